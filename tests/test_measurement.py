@@ -30,7 +30,7 @@ from perpacket.measure import agent, programs
 from perpacket.measure import hosts as testbed
 from perpacket.measure.host_files import PREFIX
 from perpacket.measure.hosts import Host, Testbed
-from perpacket.measure.hosts.record import own_name, remove_folders
+from perpacket.measure.hosts.record import own_name, remove_folders, temporary_folder
 from perpacket.measure.plan import validated
 from perpacket.measure.processor_counts import Ticks, idle_share, read_frames, read_ticks
 from perpacket.measure.web import files
@@ -221,6 +221,22 @@ def test_files_of_a_dead_study_are_removed_and_those_of_an_active_one_stay(
     remove_folders(PREFIX)
     left = {folder.name for folder in tmp_path.iterdir()}
     assert left == {f"{PREFIX}{own_name()}-abc", f"{PREFIX}nobody-abc"}
+
+
+def test_a_temporary_folder_names_its_owner_and_replaces_those_of_dead_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = "with record.temporary_folder('advise'): os.kill(os.getpid(), signal.SIGKILL)"
+    script = f"import os, signal; from perpacket.measure.hosts import record\n{killed}"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=False)
+    (left,) = tmp_path.iterdir()
+    with temporary_folder("advise") as folder:
+        assert folder.name.startswith(f"perpacket-advise-{own_name()}-")
+        assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == []
+    assert left != folder
 
 
 def test_a_server_that_dies_is_a_failed_run_with_its_last_output(

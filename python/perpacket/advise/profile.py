@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from perpacket.advise.catalogue import Bound
 from perpacket.advise.expression import NotReadable
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure import live
+from perpacket.measure.hosts.record import temporary_folder
 
 FREQUENCY_HZ = 397
 """Samples a second and processor: four times the usual, as the profile is short."""
@@ -206,8 +206,8 @@ def measure(duration_s: float, pid: int | None = None, requests: str = "") -> Pr
     common = ["--duration", f"{duration_s:g}"]
     common += [] if pid is None else ["--pid", str(pid)]
     common += ["--requests", requests] if requests else []
-    with tempfile.TemporaryDirectory(prefix="perpacket-advise-") as folder:
-        stacks = Path(folder) / "stacks"
+    with temporary_folder("advise") as folder:
+        stacks = folder / "stacks"
         try:
             sampled = ["--frequency", str(FREQUENCY_HZ), "--folded", str(stacks)]
             document = live.once([*common, *sampled])

@@ -13,7 +13,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from perpacket.advise.place import Place
 from perpacket.advise.servers import Directive, Server
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.hosts.local import free_ports
+from perpacket.measure.hosts.record import temporary_folder
 from perpacket.measure.web import peers, programs
 
 READY_S = 20.0
@@ -45,9 +45,9 @@ def running(server: Server, options: Sequence[str], url: str, place: Place) -> I
     if not parts.hostname:
         raise ConfigurationError(f"--url {url}: expected http://HOST:PORT/PATH", parameter="--url")
     (port,) = place.inside(lambda: free_ports(1))
-    with tempfile.TemporaryDirectory(prefix="perpacket-twin-") as folder:
+    with temporary_folder("twin") as folder:
         os.chmod(folder, 0o755)
-        command = command_of(server, options, parts.hostname, port, Path(folder))
+        command = command_of(server, options, parts.hostname, port, folder)
         process = start(command, server, place)
         try:
             wait_until_it_listens(process, command, (parts.hostname, port), place)

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -203,6 +202,7 @@ def profile(arguments: Sequence[str]) -> int:
     """Run `perpacket profile`, then print the change most worth trying."""
     from perpacket.advise import glance
     from perpacket.measure import agent
+    from perpacket.measure.hosts.record import temporary_folder
     from perpacket.show import advice
 
     program = str(agent.find())
@@ -212,8 +212,8 @@ def profile(arguments: Sequence[str]) -> int:
         around = glance.Around(int(pid) if pid else None)
     except (OSError, ValueError):
         become(arguments)  # the agent reports what is wrong with the process
-    with tempfile.TemporaryDirectory(prefix="perpacket-profile-") as folder:
-        stacks = Path(stored or f"{folder}/stacks")
+    with temporary_folder("profile") as folder:
+        stacks = Path(stored) if stored else folder / "stacks"
         options = [] if stored else ["--folded", str(stacks)]
         status = run_child([program, "profile", *options, *arguments[1:]])
         report = around.report(stacks) if status == 0 else None

@@ -16,7 +16,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -165,6 +165,15 @@ def remove_folders(prefix: str, parent: Path | None = None) -> None:
             if place.lstat().st_uid == os.getuid():
                 end_all(partial(works_in, place=place))
                 shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def temporary_folder(kind: str) -> Iterator[Path]:
+    """A folder for temporary files that ends with the context; a dead owner's are removed first."""
+    prefix = f"{PREFIX}{kind}-"
+    remove_folders(prefix)
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}{own_name()}-") as place:
+        yield Path(place)
 
 
 def is_marked(pid: int, run: str) -> bool:
