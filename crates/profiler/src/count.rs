@@ -4,7 +4,7 @@
 //! network namespace remains readable after the end of its process.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,7 @@ impl Sources {
         let mut protocols = named_pairs(&self.snmp.text()?);
         protocols.extend(named_pairs(&self.netstat.text()?));
         Ok(Snapshot {
-            devices: devices(&self.devices.text()?),
+            devices: with_interrupts(devices(&self.devices.text()?)),
             protocols,
             backlog_drops: backlog_drops(&self.softnet.text()?),
             processors: processors(&stat, cpus),
@@ -122,6 +122,19 @@ pub struct Interface {
     pub bytes_received: u64,
     /// Frames dropped in either direction.
     pub drops: u64,
+    /// Interrupts of its queues on all processors. Absent if the interface has none, as veth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<u64>,
+}
+
+/// What announces received packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptSource {
+    /// The interrupts of network interfaces.
+    Interfaces,
+    /// Runs of the softirq `NET_RX`, where no interface has interrupts of its own.
+    NetRx,
 }
 
 /// Processor time by `/proc/stat`, in ticks.
@@ -216,7 +229,11 @@ impl Snapshot {
             window.bytes.sent += new.bytes_sent;
             window.bytes.received += new.bytes_received;
             drops.interfaces += new.drops;
-            if new != Interface::default() {
+            let traffic = Interface {
+                interrupts: None,
+                ..new
+            };
+            if traffic != Interface::default() {
                 interfaces.insert(name.clone(), new);
             }
         }
@@ -260,14 +277,35 @@ impl Snapshot {
     }
 }
 
+impl Activity {
+    /// What announced received packets, and how often: the interrupts of the interfaces that had
+    /// traffic, or the runs of `NET_RX` on the chosen processors.
+    #[must_use]
+    pub fn interrupts(&self) -> (InterruptSource, u64) {
+        let counts = self.interfaces.values().filter_map(|one| one.interrupts);
+        counts.reduce(|sum, count| sum + count).map_or_else(
+            || {
+                (
+                    InterruptSource::NetRx,
+                    self.softirqs.get("net_rx").copied().unwrap_or(0),
+                )
+            },
+            |count| (InterruptSource::Interfaces, count),
+        )
+    }
+}
+
 impl Interface {
     /// Adds the counts of another window.
-    pub const fn add(&mut self, more: Self) {
+    pub fn add(&mut self, more: Self) {
         self.packets_sent += more.packets_sent;
         self.packets_received += more.packets_received;
         self.bytes_sent += more.bytes_sent;
         self.bytes_received += more.bytes_received;
         self.drops += more.drops;
+        if let Some(count) = more.interrupts {
+            *self.interrupts.get_or_insert(0) += count;
+        }
     }
 
     /// The counts since an earlier read. An interface that counted less than before was made
@@ -284,6 +322,9 @@ impl Interface {
             bytes_sent: self.bytes_sent.saturating_sub(before.bytes_sent),
             bytes_received: self.bytes_received.saturating_sub(before.bytes_received),
             drops: self.drops.saturating_sub(before.drops),
+            interrupts: self
+                .interrupts
+                .map(|count| count.saturating_sub(before.interrupts.unwrap_or(0))),
         }
     }
 }
@@ -317,10 +358,41 @@ fn devices(text: &str) -> BTreeMap<String, Interface> {
                 bytes_sent: *counts.get(8)?,
                 packets_sent: *counts.get(9)?,
                 drops: counts.get(3)? + counts.get(11)?,
+                interrupts: None,
             };
             Some((name.trim().to_owned(), interface))
         })
         .collect()
+}
+
+fn with_interrupts(mut devices: BTreeMap<String, Interface>) -> BTreeMap<String, Interface> {
+    for (name, interface) in &mut devices {
+        interface.interrupts = interrupts_of(Path::new("/sys"), name);
+    }
+    devices
+}
+
+/// The interrupts of an interface; `None` if sysfs lists none. A virtio interface has them at the PCI
+/// device that contains it.
+fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
+    let device = sys.join("class/net").join(interface).join("device");
+    let device = device.canonicalize().ok()?;
+    let numbers = device
+        .ancestors()
+        .take(2)
+        .find_map(|folder| fs::read_dir(folder.join("msi_irqs")).ok())?;
+    let counts = numbers.filter_map(|number| {
+        // One count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
+        let folder = sys.join("kernel/irq").join(number.ok()?.file_name());
+        let text = fs::read_to_string(folder.join("per_cpu_count")).ok()?;
+        let counts = text.trim().split(',');
+        Some(
+            counts
+                .filter_map(|count| count.parse::<u64>().ok())
+                .sum::<u64>(),
+        )
+    });
+    Some(counts.sum())
 }
 
 /// Parses `/proc/net/snmp` and `netstat`: a line of names, then a line of values, both with the
@@ -472,6 +544,51 @@ mod tests {
         );
         let text = "      CPU0  CPU1\nNET_RX:  4  70\n";
         assert_eq!(softirqs(text, &[1])["net_rx"], 70);
+    }
+
+    #[test]
+    fn the_interrupts_of_an_interface_are_summed_over_its_queues_and_processors() {
+        let sys = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = sys.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("devices/pci/msi_irqs/40", "msi");
+        file("devices/pci/msi_irqs/41", "msi");
+        file("kernel/irq/40/per_cpu_count", "3,4\n");
+        file("kernel/irq/41/per_cpu_count", "0,5\n");
+        file("devices/pci/virtio3/uevent", "");
+        file("class/net/eth0/uevent", "");
+        file("class/net/veth0/uevent", "");
+        let device = sys.path().join("class/net/eth0/device");
+        std::os::unix::fs::symlink("../../../devices/pci/virtio3", device).unwrap();
+        assert_eq!(interrupts_of(sys.path(), "eth0"), Some(12));
+        assert_eq!(interrupts_of(sys.path(), "veth0"), None);
+    }
+
+    #[test]
+    fn received_packets_are_announced_by_interrupts_or_else_by_the_softirq() {
+        let counts = |packets_received, interrupts| Interface {
+            packets_received,
+            interrupts,
+            ..Interface::default()
+        };
+        let activity = |interrupts| {
+            let mut before = Snapshot::of_interfaces(BTreeMap::new());
+            before.devices.insert("eth0".to_owned(), counts(4, Some(2)));
+            let mut after = before.clone();
+            after
+                .devices
+                .insert("eth0".to_owned(), counts(9, interrupts));
+            after.softirqs.insert("net_rx".to_owned(), 7);
+            before.until(&after, 1.0)
+        };
+        assert_eq!(
+            activity(Some(5)).interrupts(),
+            (InterruptSource::Interfaces, 3)
+        );
+        assert_eq!(activity(None).interrupts(), (InterruptSource::NetRx, 7));
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl<'a> Passes<'a> {
 }
 
 /// An amount divided by a count; `None` if the count is zero.
-fn per(amount: f64, number: u64) -> Option<f64> {
+pub(crate) fn per(amount: f64, number: u64) -> Option<f64> {
     (number > 0).then(|| amount / number as f64)
 }
 

@@ -46,6 +46,8 @@ pub struct Processes {
     objects: Vec<String>,
     ids: HashMap<String, ObjectId>,
     parents: HashMap<u32, u32>,
+    /// Processes that were left after the last round of forgetting.
+    remained: usize,
     /// Whether only records describe processes, so that `/proc` is not read.
     is_recorded: bool,
 }
@@ -54,7 +56,7 @@ pub struct Processes {
 const ANCESTOR_LIMIT: usize = 64;
 
 /// Most files with code that are stored after a round of forgetting.
-const OBJECT_LIMIT: usize = 20_000;
+const OBJECT_LIMIT: usize = 5_000;
 
 /// The name of code without a file, such as a just-in-time compiler's.
 pub const GENERATED: &str = "[generated]";
@@ -174,6 +176,13 @@ impl Processes {
             .collect();
         self.known.retain(|pid, _| running.contains(pid));
         self.parents.retain(|pid, _| running.contains(pid));
+        self.remained = self.known.len();
+    }
+
+    /// Processes that were added since the last round of forgetting.
+    #[must_use]
+    pub fn added(&self) -> usize {
+        self.known.len().saturating_sub(self.remained)
     }
 
     /// Whether a process is `ancestor` or a descendant of it.
@@ -332,9 +341,11 @@ mod tests {
         for pid in [own, 900_000_001] {
             processes.record_map(pid, 0x1000, 0x1000, 0, "/usr/sbin/server");
         }
+        assert_eq!(processes.added(), 2);
         processes.forget_ended();
         assert!(processes.get(own).is_some());
         assert!(processes.get(900_000_001).is_none());
+        assert_eq!(processes.added(), 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::capture::Backend;
-use crate::count::{Drops, Interface};
+use crate::count::{Drops, Interface, InterruptSource};
 
 /// Named values in a fixed order: a JSON object.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +100,19 @@ pub struct Bytes {
     pub sent: u64,
     /// Received.
     pub received: u64,
+}
+
+/// What announced received packets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interrupts {
+    /// What was counted.
+    pub source: InterruptSource,
+    /// How often.
+    pub count: u64,
+    /// A second of the window.
+    pub per_s: f64,
+    /// For each packet sent or received.
+    pub per_packet: Option<f64>,
 }
 
 /// A function and its share of the busy kernel time.
@@ -201,7 +214,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_share: Option<f64>,
     /// The machine of a file of `perf record`, as `web1, Linux 6.1.0`. Such a report has only the
-    /// packets that the caller counted: segments, switches, faults and softirqs are 0.
+    /// packets that the caller counted: segments, switches, faults, softirqs and interrupts are 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_on: Option<String>,
     /// Packets.
@@ -220,6 +233,8 @@ pub struct Report {
     pub drops_by: Drops,
     /// Softirqs by name on these processors.
     pub softirqs: BTreeMap<String, u64>,
+    /// What announced received packets.
+    pub interrupts: Interrupts,
     /// What each interface counted.
     pub interfaces: BTreeMap<String, Interface>,
     /// Everything but idle time.

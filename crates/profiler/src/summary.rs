@@ -8,9 +8,9 @@ use crate::breakdown::{modules, parts, processes, top_leaves};
 use crate::capture::Backend;
 use crate::count::TICKS_PER_S;
 use crate::limits;
-use crate::passes::{Context, PassResult, Passes, SECOND_NS, part};
+use crate::passes::{Context, PassResult, Passes, SECOND_NS, part, per};
 use crate::report::{
-    Bytes, Closure, Cost, GroupTime, Idle, Named, Overhead, Packets, Report, ServerTime,
+    Bytes, Closure, Cost, GroupTime, Idle, Interrupts, Named, Overhead, Packets, Report, ServerTime,
 };
 use crate::tally::{Sums, Tally, busy, measured_layers, of_kind};
 
@@ -46,6 +46,7 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         drops: passes.sum_windows(|window| window.drops),
         drops_by: activity.drops,
         softirqs: activity.softirqs.clone(),
+        interrupts: interrupts(&passes),
         interfaces: activity.interfaces.clone(),
         total: passes.cost(&busy),
         idle: idle(&passes),
@@ -114,6 +115,21 @@ fn packets(passes: &Passes<'_>) -> Packets {
         segments_retransmitted: passes.sum(|pass| pass.activity.retransmitted),
         datagrams_sent: passes.sum(|pass| pass.activity.datagrams.sent),
         datagrams_received: passes.sum(|pass| pass.activity.datagrams.received),
+    }
+}
+
+fn interrupts(passes: &Passes<'_>) -> Interrupts {
+    let (source, _) = passes.main.activity.interrupts();
+    let count = passes.sum(|pass| pass.activity.interrupts().1);
+    let seconds: f64 = passes.windows().map(|window| window.duration_s).sum();
+    Interrupts {
+        source,
+        count,
+        per_s: part(count as f64, seconds),
+        per_packet: per(
+            count as f64,
+            passes.sum_windows(|window| window.packets.total()),
+        ),
     }
 }
 

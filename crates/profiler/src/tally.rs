@@ -224,6 +224,13 @@ impl Collector {
         }
     }
 
+    /// Forgets the processes that have ended if more than `limit` are new.
+    pub fn limit_processes(&mut self, limit: usize) {
+        if self.processes.added() > limit {
+            self.processes.forget_ended();
+        }
+    }
+
     fn forget_stacks(&mut self) {
         self.stacks.clear();
         self.numbers.clear();

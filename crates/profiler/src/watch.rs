@@ -36,6 +36,9 @@ const ROUND: Duration = Duration::from_secs(60);
 /// Most stacks that are stored from one step to the next: a few MB.
 const STACK_LIMIT: usize = 10_000;
 
+/// Most ended processes that are stored from one step to the next: about 500 KB.
+const ENDED_LIMIT: usize = 300;
+
 /// The kernel's list of loaded modules.
 const MODULES: &str = "/proc/modules";
 
@@ -313,6 +316,7 @@ impl Watch {
             self.totals.add_groups(&tally, &mut self.collector);
         }
         self.collector.limit_stacks(STACK_LIMIT);
+        self.collector.limit_processes(ENDED_LIMIT);
         if self.totals.backend != Backend::Accounts {
             self.totals.expected_samples +=
                 elapsed_s * f64::from(self.settings.frequency_hz) * self.cpus.len() as f64;

@@ -147,19 +147,16 @@ def _response_bytes(facts: Facts) -> float:
 
 
 def _interrupts_per_frame(facts: Facts) -> float:
-    folder = Path("/sys/class/net") / facts.link.name / "device" / "msi_irqs"
     try:
-        numbers = [entry.name for entry in folder.iterdir()]
-    except OSError:
+        count = facts.seen.profile.number("interfaces", facts.link.name, "interrupts")
+    except NotReadable:
         raise NotReadable(f"the interrupts of {facts.link.name} are not listed in sysfs") from None
-    before, after = _counters(facts)
-    count = sum(after.interrupts.get(n, 0) - before.interrupts.get(n, 0) for n in numbers)
     return _ratio(count, facts.number("received_frames"), "received frames")
 
 
 def _counters(facts: Facts) -> tuple[observation.Counters, observation.Counters]:
     if facts.seen.before is None or facts.seen.after is None:
-        raise NotReadable("a stored profile has no counters of interrupts and processors")
+        raise NotReadable("a stored profile has no counters of processors")
     return facts.seen.before, facts.seen.after
 
 

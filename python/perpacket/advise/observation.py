@@ -33,8 +33,6 @@ class Counters:
 
     softirq: Mapping[str, tuple[int, int]]
     """For each processor: ticks in softirqs, and all."""
-    interrupts: Mapping[str, int]
-    """Interrupts by number."""
     opened: int
     """Connections that were accepted."""
 
@@ -154,12 +152,7 @@ def counters(pid: int | None, proc: Path = Path("/proc")) -> Counters:
         name, *ticks = line.split()
         if re.fullmatch(r"cpu\d+", name):
             softirq[name] = (int(ticks[SOFTIRQ]), sum(map(int, ticks[:8])))
-    interrupts: dict[str, int] = {}
-    with contextlib.suppress(OSError):
-        for line in (proc / "interrupts").read_text().splitlines()[1:]:
-            number, *counts = line.split()
-            interrupts[number.rstrip(":")] = sum(int(one) for one in counts if one.isdigit())
-    return Counters(softirq, interrupts, _opened(proc / str(pid or "self") / "net" / "snmp"))
+    return Counters(softirq, _opened(proc / str(pid or "self") / "net" / "snmp"))
 
 
 def _opened(path: Path) -> int:

@@ -44,6 +44,7 @@ def of_profile(profile: Answer) -> dict[str, object]:
         "backend": profile.get("backend"),
         "samples": profile.get("samples"),
         "unclaimed_share": profile.get("unclaimed_share"),
+        "interrupts": numbers(profile.get("interrupts")),
         "window_s": number(profile.get("window_s", 0)),
     }
 

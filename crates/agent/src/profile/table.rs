@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use perpacket_profiler::Report;
 use perpacket_profiler::capture::Backend;
+use perpacket_profiler::count::InterruptSource;
 use perpacket_profiler::report::{Cost, Named, SymbolShare};
 
 use super::Taxonomy;
@@ -77,12 +78,19 @@ fn header(report: &Report) -> String {
         let _ = writeln!(
             text,
             "; TCP segments: {} sent, {} received\n\
-             requests: {requests}; context switches: {}; page faults: {}; drops: {}",
+             requests: {requests}; context switches: {}; page faults: {}; drops: {}\n\
+             {}: {:.3} a packet, {:.0}/s",
             packets.segments_sent,
             packets.segments_received,
             report.context_switches,
             report.page_faults,
-            report.drops
+            report.drops,
+            match report.interrupts.source {
+                InterruptSource::Interfaces => "interrupts of the interfaces",
+                InterruptSource::NetRx => "runs of the softirq NET_RX",
+            },
+            report.interrupts.per_packet.unwrap_or(0.0),
+            report.interrupts.per_s
         );
     }
     let _ = writeln!(

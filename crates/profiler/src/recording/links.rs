@@ -47,6 +47,7 @@ pub(super) fn read(path: &Path) -> Result<Snapshot, ProfileError> {
                 bytes_sent: sent.bytes,
                 bytes_received: received.bytes,
                 drops: sent.dropped + received.dropped,
+                interrupts: None,
             };
             (link.ifname, counts)
         })
