@@ -74,6 +74,8 @@ pub enum Event {
     SoftLimitAtHost(u32),
     /// The host's processor has finished a job.
     HostDone,
+    /// The NIC interrupts the host for received frames.
+    Interrupt,
     /// The bulk sender's next segment is due.
     BulkDue,
     /// The timeline takes a sample.
@@ -104,6 +106,7 @@ impl Work for Event {
             | Self::NicMoved
             | Self::SoftLimitAtHost(_)
             | Self::HostDone
+            | Self::Interrupt
             | Self::BulkDue
             | Self::Sample => None,
         }

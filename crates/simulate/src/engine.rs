@@ -55,6 +55,7 @@ impl Engine {
             Event::NicDone => nic.task_done(host, context),
             Event::NicMoved => nic.moved(host, context),
             Event::HostDone => host.job_done(context),
+            Event::Interrupt => host.interrupted(context),
             Event::MessageAtHost(id) => host.message_arrived(id, context),
             Event::SoftLimitAtHost(limit) => host.soft_limit_arrived(limit, context),
             Event::BulkDue => host.bulk_due(context),

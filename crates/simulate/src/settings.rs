@@ -27,6 +27,17 @@ pub struct Machine {
     l2: CacheParameters,
     dram: DramParameters,
     pub(crate) network: MachineNetwork,
+    pub(crate) interrupt: Interrupt,
+}
+
+/// The interrupts for received frames: one for all frames that have come since the last, with at
+/// least `gap_us` between two.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Interrupt {
+    pub is_on: bool,
+    pub gap_us: u32,
+    pub access_cycles: u32,
 }
 
 /// The translation look-aside buffer for data; without entries, translation is free.
@@ -158,21 +169,70 @@ pub(crate) struct Selection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Host {
     pub prefetch: String,
+    pub prefetch_lines: AheadLines,
+    pub prefetch_by: FetchAhead,
     pub profiler_instructions: u32,
     pub reads_by_command: bool,
     pub interface_queue_packets: u32,
     pub soft_limit_delay_us: u32,
 }
 
+/// Lines of a packet that are fetched before they are needed (TR05-450, section 6).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AheadLines {
+    All,
+    Header,
+    Tcp,
+    Syscall,
+}
+
+impl AheadLines {
+    pub fn has_header(self) -> bool {
+        matches!(self, Self::All | Self::Header)
+    }
+
+    pub fn has_tcp(self) -> bool {
+        matches!(self, Self::All | Self::Tcp)
+    }
+
+    pub fn has_syscall(self) -> bool {
+        matches!(self, Self::All | Self::Syscall)
+    }
+}
+
+/// How lines are fetched before they are needed.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FetchAhead {
+    /// By prefetches, for which the processor does not wait.
+    Prefetch,
+    /// By loads, for which it waits.
+    Load,
+}
+
+/// What is fetched before it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    /// In packets.
+    pub distance: usize,
+    pub lines: AheadLines,
+    pub kind: FetchAhead,
+}
+
 impl Host {
-    /// The distance in packets, if structures are prefetched.
-    pub fn prefetch_distance(&self) -> Result<Option<usize>, ConfigurationError> {
+    /// What is fetched before it is needed, if anything is.
+    pub fn ahead(&self) -> Result<Option<Ahead>, ConfigurationError> {
         if self.prefetch == "none" {
             return Ok(None);
         }
         const MOST: usize = 65_536;
         match self.prefetch.parse() {
-            Ok(distance) if distance <= MOST => Ok(Some(distance)),
+            Ok(distance) if distance <= MOST => Ok(Some(Ahead {
+                distance,
+                lines: self.prefetch_lines,
+                kind: self.prefetch_by,
+            })),
             _ => Err(ConfigurationError::new(
                 "host.prefetch",
                 &self.prefetch,
@@ -257,6 +317,12 @@ impl Settings {
                 1,
                 ANY,
             ),
+            (
+                "machine.interrupt.gap_us",
+                machine.interrupt.gap_us,
+                0,
+                1_000_000,
+            ),
             ("tcp.mss_bytes", mss, 64, 9_000),
             ("tcp.send_buffer_bytes", buffer, mss, 1 << 28),
             (
@@ -334,7 +400,7 @@ impl Settings {
                 return Err(ConfigurationError::new(name, value, allowed));
             }
         }
-        self.host.prefetch_distance()?;
+        self.host.ahead()?;
         if self.run.packets == 0 {
             let allowed = "expected 1 packet or more";
             return Err(ConfigurationError::new("run.packets", 0, allowed));

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::ConfigurationError;
 use crate::explanation::Explanation;
 use crate::host::cpu::{self, Cpu, Population};
-use crate::host::{Application, BulkSender, Host, Kernel, WebServer, footprint};
+use crate::host::{Application, BulkSender, Host, Interrupts, Kernel, WebServer, footprint};
 use crate::nic::Nic;
 use crate::outcome::Outcome;
 use crate::parameters::{self, Parameter, ParameterSet};
@@ -228,7 +228,11 @@ impl Simulation {
             context: Context::new(),
             clients: Clients::new(settings, connections, source, random, link),
             nic: Nic::new(settings, link),
-            host: Host::new(Kernel::new(settings, cpu, connections)?, application),
+            host: Host::new(
+                Kernel::new(settings, cpu, connections)?,
+                application,
+                Interrupts::new(&settings.machine.interrupt),
+            ),
             timeline: None,
         })
     }

@@ -69,6 +69,9 @@ const PASSAGES: &[&str] = &[
     "An instruction takes {B machine.code_bytes_per_instruction} B of the lines",
     "`--set machine.l1i.size_kib={W machine.l1i.size_kib}` and `--set \
      machine.tlb.entries={W machine.tlb.entries}` make both free",
+    "costs {B layers.tcp.output_idle.instructions} instructions more",
+    "`--set layers.tcp.output_idle.instructions={W layers.tcp.output_idle.instructions}`",
+    "a gap of {B machine.interrupt.gap_us} us (`machine.interrupt.gap_us`)",
     "| device registers | not modelled | {B machine.device_access_cycles} cycles a frame |",
     "| wire | {W machine.network.rate_mbps / 1000} Gb/s, {W machine.network.base_rtt_us} us round \
      trip | {B machine.network.rate_mbps / 1000} Gb/s, {B machine.network.base_rtt_us} us round \
@@ -119,6 +122,8 @@ const OTHER_NUMBERS: &[&str] = &[
     "a page of 4 KiB",
     "= 0 the host",
     "with 1 those",
+    "the 6 lines of TCP",
+    "the 6 lines of the system call",
     "4.4BSD",
     "With 256 connections on the NIC (`perpacket simulate W-256-P-L-ORACLE-400`, seed 1), `ORACLE` \
      serves 24,738 requests/s, `T50` 24,305, `LIFETIME` 24,294 and `FCFS` 23,769.",

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 
-use perpacket_simulate::{Explanation, Outcome, Progress, Simulation};
+use std::collections::BTreeMap;
+
+use perpacket_simulate::{Explanation, LayerPerPacket, Outcome, Progress, Simulation};
 use perpacket_workload::Replay;
 
 fn run(configuration: &str, overrides: &[(&str, &str)], trace: Option<Replay>) -> Outcome {
@@ -227,4 +229,87 @@ fn the_channel_delays_misses_only_if_it_is_slower_than_the_latency() {
     let (free, slower) = (stall("0"), stall("3500"));
     assert!((stall("48") / free - 1.0).abs() < 0.01);
     assert!(slower > 1.5 * free, "{slower}, {free} with a free channel");
+}
+
+/// An interrupt for received frames comes at most once in `gap`: one for each acknowledgment if these
+/// are further apart, and one in each gap if they are not.
+#[test]
+fn interrupts_come_for_each_frame_or_once_in_a_gap() {
+    const SEGMENT_BITS: f64 = 1_460.0 * 8.0;
+    for (rate_mbps, gap_us) in [(100.0, 80.0), (900.0, 80.0), (900.0, 10.0)] {
+        let overrides = [
+            ("machine.interrupt.is_on", "true"),
+            ("machine.interrupt.gap_us", &format!("{gap_us}")),
+            ("workload.rate_mbps", &format!("{rate_mbps}")),
+        ];
+        let (outcome, explanation) = explained("bulk", &overrides, None);
+        assert!(outcome.conserved);
+        // A packet is a segment or its acknowledgment.
+        let between_us = SEGMENT_BITS / rate_mbps;
+        let expected = 0.5 * (between_us / gap_us).min(1.0);
+        let interrupts = calls(&explanation, "driver.interrupt");
+        assert!(
+            (interrupts / expected - 1.0).abs() < 0.03,
+            "{rate_mbps} Mb/s, {gap_us} us: {interrupts}, not {expected}"
+        );
+    }
+    let (_, explanation) = explained("bulk", &[("machine.interrupt.is_on", "false")], None);
+    assert_eq!(calls(&explanation, "driver.interrupt"), 0.0);
+}
+
+/// 4.4BSD calls TCP's output for an acknowledgment that leaves data in the send buffer. A round trip
+/// of 60 us is shorter than the 117 us between two segments at 100 Mb/s, and longer than the 13 us
+/// at 900 Mb/s.
+#[test]
+fn an_acknowledgment_calls_tcps_output_if_data_are_left() {
+    let idle = |rate_mbps: &str, instructions: &str| {
+        let overrides = [
+            ("workload.rate_mbps", rate_mbps),
+            ("layers.tcp.output_idle.instructions", instructions),
+        ];
+        let (outcome, explanation) = explained("bulk", &overrides, None);
+        let instructions = outcome.layers["tcp"].instructions_per_packet;
+        (calls(&explanation, "tcp.output_idle"), instructions)
+    };
+    let ((slow, at_slow), (fast, at_fast)) = (idle("100", "140"), idle("900", "140"));
+    assert!(slow < 0.01, "{slow} calls a packet");
+    assert!((fast - 0.5).abs() < 0.01, "{fast} calls a packet");
+    assert!(
+        (at_fast - at_slow - 70.0).abs() < 2.0,
+        "{at_slow}, {at_fast}"
+    );
+    assert_eq!(idle("900", "0").0, 0.0);
+}
+
+/// TR05-450, section 6: the lines of the header, of TCP and of the system call are fetched apart. The
+/// NIC writes the header to memory, so Ethernet misses one line of each received frame.
+#[test]
+fn lines_are_fetched_ahead_where_they_are_named() {
+    let layers = |lines: &str, by: &str| {
+        let overrides = [
+            ("workload.connections", "2048"),
+            ("host.prefetch", if lines == "none" { "none" } else { "0" }),
+            (
+                "host.prefetch_lines",
+                if lines == "none" { "all" } else { lines },
+            ),
+            ("host.prefetch_by", by),
+        ];
+        run("bulk", &overrides, None).layers
+    };
+    let none = layers("none", "prefetch");
+    let header = layers("header", "prefetch");
+    let misses =
+        |layers: &BTreeMap<&str, LayerPerPacket>, layer: &str| layers[layer].l2_misses_per_packet;
+    let saved = misses(&none, "ethernet") - misses(&header, "ethernet");
+    assert!((saved - 0.5).abs() < 0.02, "{saved} misses a packet");
+    assert!((misses(&none, "tcp") - misses(&header, "tcp")).abs() < 0.1);
+    // The six lines of a write are those of the system call that depend on the connection.
+    let syscall = layers("syscall", "prefetch");
+    assert!(misses(&syscall, "syscall") < 0.3 * misses(&none, "syscall"));
+    // A load misses where a prefetch does not wait.
+    let loaded = layers("header", "load");
+    let moved = misses(&loaded, "driver") - misses(&none, "driver");
+    assert!((moved - 0.5).abs() < 0.02, "{moved} misses a packet");
+    assert!(loaded["driver"].cycles_per_packet > header["driver"].cycles_per_packet + 150.0);
 }

@@ -47,14 +47,14 @@ impl BulkSender {
     /// Writes a segment to the next connection, unless its send buffer is full.
     pub fn write(&mut self, kernel: &mut Kernel, context: &mut Context) {
         let id = self.connections[self.next];
-        let ahead = kernel.prefetch_distance.unwrap_or(0);
-        let later = self.connections[(self.next + ahead) % self.connections.len()];
+        let distance = kernel.ahead.map_or(0, |ahead| ahead.distance);
+        let later = self.connections[(self.next + distance) % self.connections.len()];
         self.next = (self.next + 1) % self.connections.len();
         // A sender that has fallen behind continues at once but does not catch up.
         self.due = (self.due + self.interval).max(context.now);
         context.at(self.due, Event::BulkDue);
-        if kernel.prefetch_distance.is_some() {
-            kernel.prefetch_structures(later);
+        if let Some(ahead) = kernel.ahead {
+            kernel.fetch_write_ahead(later, ahead);
         }
         kernel.cpu.at_connection(&kernel.sockets[id].places);
         kernel.cpu.run(Operation::UserWrite);

@@ -8,7 +8,7 @@ use super::footprint::{Footprint, Operation, Structure, Structures, Touch};
 use super::front_end::{FrontEnd, FrontEndCost};
 use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
-use crate::settings::Machine;
+use crate::settings::{FetchAhead, Machine};
 use crate::time::{Clock, Time};
 
 /// The cost of an operation, or of the operations of a layer.
@@ -255,6 +255,7 @@ pub struct Cpu {
     /// Room for the lines of the current operation.
     lines: Box<[Line]>,
     device_access_cycles: u64,
+    interrupt_access_cycles: u64,
     profiler_instructions: u64,
     arrays: Arrays<Placed>,
     rotating: [Rotating; 2],
@@ -330,6 +331,7 @@ impl Cpu {
             plans,
             lines: vec![Line(0); most].into(),
             device_access_cycles: u64::from(machine.device_access_cycles),
+            interrupt_access_cycles: u64::from(machine.interrupt.access_cycles),
             profiler_instructions: u64::from(profiler_instructions),
             rotating: [background, stream].map(|array| Rotating::new(array, &pages)),
             rx_buffer_lines: structures.rx_buffer,
@@ -435,8 +437,28 @@ impl Cpu {
         other.instructions += self.profiler_instructions;
     }
 
+    /// Whether an operation has a cost.
+    pub fn is_counted(&self, operation: Operation) -> bool {
+        self.plans[operation as usize].instructions > 0
+    }
+
+    /// The handler of an interrupt, with its accesses to the device's registers.
+    pub fn run_interrupt(&mut self) {
+        self.run(Operation::DriverInterrupt);
+        self.now += self.interrupt_access_cycles;
+        self.costs[Operation::DriverInterrupt as usize].cycles += self.interrupt_access_cycles;
+    }
+
+    /// Prefetches that an operation consists of, as `kind` has it.
+    pub fn run_ahead(&mut self, operation: Operation, kind: FetchAhead) {
+        match kind {
+            FetchAhead::Prefetch => self.run_prefetch(operation),
+            FetchAhead::Load => self.run(operation),
+        }
+    }
+
     /// Issues prefetches of an operation's lines; costs its instructions.
-    pub fn run_prefetch(&mut self, operation: Operation) {
+    fn run_prefetch(&mut self, operation: Operation) {
         let plan = &self.plans[operation as usize];
         for place in &plan.places {
             let line = Line(self.bases[place.structure as usize].0 + place.offset);
@@ -503,6 +525,14 @@ impl Cpu {
     /// The following operations are on this buffer.
     pub fn at_mbuf(&mut self, mbuf: Mbuf) {
         self.bases[Structure::Mbuf as usize] = self.arrays.mbuf.line(mbuf.0);
+    }
+
+    /// The following operations are on the buffer that will be allocated after `ahead` others.
+    pub fn at_free_mbuf(&mut self, ahead: usize) {
+        let free = &self.free_mbufs;
+        if let Some(&mbuf) = free.len().checked_sub(1 + ahead).map(|index| &free[index]) {
+            self.at_mbuf(mbuf);
+        }
     }
 
     /// Frees a buffer.

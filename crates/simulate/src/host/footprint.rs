@@ -85,13 +85,18 @@ named! {
         EthernetInput = "ethernet.input",
         DriverSend = "driver.send",
         DriverReceive = "driver.receive",
-        DriverPrefetch = "driver.prefetch",
         BypassCommand = "bypass.command",
         BypassMessage = "bypass.message",
         BypassHandoff = "bypass.handoff",
         BypassRestore = "bypass.restore",
         BypassForward = "bypass.forward",
         Background = "other.background",
+        TcpOutputIdle = "tcp.output_idle",
+        DriverInterrupt = "driver.interrupt",
+        DriverPrefetchHeader = "driver.prefetch_header",
+        DriverPrefetchTcp = "driver.prefetch_tcp",
+        PrefetchSyscall = "syscall.prefetch",
+        PrefetchTcp = "syscall.prefetch_tcp",
     }
 }
 

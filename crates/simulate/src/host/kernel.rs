@@ -11,7 +11,7 @@ use crate::connection::{ConnectionId, ConnectionTable, TimedEndpoint};
 use crate::context::{CommandKind, Context, Event, Frame};
 use crate::error::ConfigurationError;
 use crate::nic::Message;
-use crate::settings::Settings;
+use crate::settings::{Ahead, Settings};
 use crate::tcp::{self, Endpoint, Flags, Reaction, Sequence, State};
 
 /// A buffer on a connection's send queue.
@@ -70,8 +70,10 @@ pub struct Kernel {
     events_per_poll: u32,
     /// Connections of the last poll that the server has not processed yet.
     polled: u32,
-    /// The number of packets ahead for which structures are prefetched, if they are.
-    pub prefetch_distance: Option<usize>,
+    /// What is fetched before it is needed, if anything is.
+    pub ahead: Option<Ahead>,
+    /// Whether TCP's output costs something if it sends nothing.
+    has_idle_output: bool,
 }
 
 /// The transmit path from TCP down, for one segment.
@@ -89,6 +91,7 @@ impl Kernel {
         cpu: Cpu,
         connections: u32,
     ) -> Result<Self, ConfigurationError> {
+        let has_idle_output = cpu.is_counted(Operation::TcpOutputIdle);
         Ok(Self {
             cpu,
             jobs: Jobs::default(),
@@ -99,7 +102,8 @@ impl Kernel {
             reads_by_command: settings.host.reads_by_command,
             events_per_poll: settings.server.events_per_poll,
             polled: 0,
-            prefetch_distance: settings.host.prefetch_distance()?,
+            ahead: settings.host.ahead()?,
+            has_idle_output,
         })
     }
 
@@ -126,30 +130,45 @@ impl Kernel {
             }
             KernelJob::Timer(id) => self.run_timer(id, context),
             KernelJob::SoftLimit(limit) => self.bypass.soft_limit = limit,
+            KernelJob::Interrupt => self.cpu.run_interrupt(),
         }
     }
 
-    /// Prefetches the structures of the frame that waits `prefetch_distance` places behind the
+    /// Fetches the header and TCP's lines of the frame that waits `distance` places behind the
     /// current one.
-    fn prefetch(&mut self, current: ConnectionId) {
-        let id = match self.prefetch_distance {
-            None => return,
-            Some(0) => current,
-            Some(distance) => match self.jobs.kernel.get(distance - 1) {
+    fn fetch_received_ahead(&mut self, current: ConnectionId, buffer: ReceiveBuffer) {
+        let Some(ahead) = self.ahead else { return };
+        let (id, buffer) = match ahead.distance {
+            0 => (current, buffer),
+            distance => match self.jobs.kernel.get(distance - 1) {
                 Some(Since {
-                    job: KernelJob::Frame { frame, .. },
+                    job: KernelJob::Frame { frame, buffer },
                     ..
-                }) => frame.connection,
+                }) => (frame.connection, *buffer),
                 _ => return,
             },
         };
-        self.prefetch_structures(id);
+        if ahead.lines.has_header() {
+            self.cpu.at_received(buffer);
+            self.cpu
+                .run_ahead(Operation::DriverPrefetchHeader, ahead.kind);
+        }
+        if ahead.lines.has_tcp() {
+            self.cpu.at_connection(&self.sockets[id].places);
+            self.cpu.run_ahead(Operation::DriverPrefetchTcp, ahead.kind);
+        }
     }
 
-    /// Prefetches the structures of a connection.
-    pub fn prefetch_structures(&mut self, id: ConnectionId) {
+    /// Fetches the lines of the system call and of TCP that a write to a connection touches.
+    pub fn fetch_write_ahead(&mut self, id: ConnectionId, ahead: Ahead) {
         self.cpu.at_connection(&self.sockets[id].places);
-        self.cpu.run_prefetch(Operation::DriverPrefetch);
+        if ahead.lines.has_syscall() {
+            self.cpu.at_free_mbuf(ahead.distance);
+            self.cpu.run_ahead(Operation::PrefetchSyscall, ahead.kind);
+        }
+        if ahead.lines.has_tcp() {
+            self.cpu.run_ahead(Operation::PrefetchTcp, ahead.kind);
+        }
     }
 
     /// The receive path from the driver up to TCP.
@@ -159,7 +178,7 @@ impl Kernel {
         if !self.sockets[id].has_seen_syn {
             self.sockets[id].places = self.cpu.allocate_places(id);
         }
-        self.prefetch(id);
+        self.fetch_received_ahead(id, buffer);
         let cpu = &mut self.cpu;
         let socket = &mut self.sockets[id];
         cpu.at_received(buffer);
@@ -199,10 +218,22 @@ impl Kernel {
             self.established(id, context);
         }
         self.free_acknowledged(id, reaction.acknowledged_bytes);
-        self.transmit(id, context);
+        let sent = self.transmit(id, context);
+        if sent == 0 && self.has_idle_output && reaction.acknowledged_bytes > 0 {
+            self.output_nothing(id);
+        }
         self.wake_server(id, reaction, context);
         if is_closed {
             self.tear_down(id, context);
+        }
+    }
+
+    /// 4.4BSD: an acknowledgment that leaves data in the send buffer calls TCP's output, which finds
+    /// nothing to send.
+    fn output_nothing(&mut self, id: ConnectionId) {
+        let end = &self.sockets[id].end;
+        if (end.as_ref()).is_some_and(|end| end.tcp.queued_bytes() > 0) {
+            self.cpu.run(Operation::TcpOutputIdle);
         }
     }
 
@@ -256,13 +287,14 @@ impl Kernel {
         self.bypass.selection.ended(socket.enqueues, future);
     }
 
-    /// Sends all segments that TCP on the host allows.
-    pub fn transmit(&mut self, id: ConnectionId, context: &mut Context) {
+    /// Sends all segments that TCP on the host allows; returns their number.
+    pub fn transmit(&mut self, id: ConnectionId, context: &mut Context) -> u32 {
         let socket = &mut self.sockets[id];
         let Some(end) = socket.end.as_mut().filter(|_| !socket.is_offloaded) else {
-            return;
+            return 0;
         };
         let cpu = &mut self.cpu;
+        let mut sent = 0;
         while let Some(segment) = end.tcp.transmit(&self.tcp, cpu.time()) {
             if let Some(buffer) = socket.buffers.back() {
                 cpu.at_mbuf(buffer.mbuf);
@@ -279,9 +311,11 @@ impl Kernel {
             };
             context.measure.frames.to_client.sent += 1;
             context.at(cpu.time(), Event::Posted(frame));
+            sent += 1;
         }
         context.measure.retransmissions += u64::from(end.tcp.take_retransmissions());
         end.arm(Event::ServerTimer(id), context);
+        sent
     }
 
     /// Makes a connection ready if the server can continue with it.

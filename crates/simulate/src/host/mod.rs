@@ -22,7 +22,8 @@ use crate::connection::{ConnectionId, TimedEndpoint, Work, WorkQueue};
 use crate::context::{Command, CommandKind, Context, Event, Frame};
 use crate::measure::Queue;
 use crate::nic::{HostMemory, Message};
-use crate::time::Time;
+use crate::settings::Interrupt;
+use crate::time::{Span, Time};
 use cpu::{Cpu, ReceiveBuffer};
 
 /// Work for the kernel.
@@ -39,6 +40,8 @@ enum KernelJob {
     Timer(ConnectionId),
     /// The NIC's new soft limit.
     SoftLimit(u32),
+    /// The NIC's interrupt for received frames.
+    Interrupt,
 }
 
 /// Work for the server's process.
@@ -55,7 +58,7 @@ impl Work for KernelJob {
         match *self {
             Self::Frame { frame, .. } => Some(frame.connection),
             Self::Message { connection, .. } | Self::Timer(connection) => Some(connection),
-            Self::SoftLimit(_) => None,
+            Self::SoftLimit(_) | Self::Interrupt => None,
         }
     }
 }
@@ -106,14 +109,41 @@ pub struct Host {
     kernel: Kernel,
     application: Application,
     is_busy: bool,
+    interrupts: Option<Interrupts>,
+}
+
+/// The interrupts for received frames. An interrupt comes for the first frame, but not sooner than
+/// `gap` after the last one; it announces all frames that have come until then.
+pub struct Interrupts {
+    gap: Span,
+    /// The earliest time of the next interrupt.
+    earliest: Time,
+    /// Received frames without an interrupt.
+    frames: WorkQueue<Since<KernelJob>>,
+}
+
+impl Interrupts {
+    /// The interrupts of a machine, if it has any.
+    pub fn new(settings: &Interrupt) -> Option<Self> {
+        settings.is_on.then(|| Self {
+            gap: Span::from_us(u64::from(settings.gap_us)),
+            earliest: Time::ZERO,
+            frames: WorkQueue::default(),
+        })
+    }
 }
 
 impl Host {
-    pub const fn new(kernel: Kernel, application: Application) -> Self {
+    pub const fn new(
+        kernel: Kernel,
+        application: Application,
+        interrupts: Option<Interrupts>,
+    ) -> Self {
         Self {
             kernel,
             application,
             is_busy: false,
+            interrupts,
         }
     }
 
@@ -128,7 +158,39 @@ impl Host {
     /// Frames that wait for the processor.
     pub fn waiting_frames(&self) -> u64 {
         let is_frame = |waiting: &&Since<KernelJob>| matches!(waiting.job, KernelJob::Frame { .. });
-        self.kernel.jobs.kernel.iter().filter(is_frame).count() as u64
+        let announced = self.kernel.jobs.kernel.iter().filter(is_frame).count() as u64;
+        let waiting = |interrupts: &Interrupts| interrupts.frames.len() as u64;
+        announced + self.interrupts.as_ref().map_or(0, waiting)
+    }
+
+    /// The interrupt for received frames is due.
+    pub fn interrupted(&mut self, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return;
+        };
+        interrupts.earliest = context.now + interrupts.gap;
+        let connections = &mut context.connections;
+        let kernel = &mut self.kernel.jobs.kernel;
+        kernel.push(Since::new(KernelJob::Interrupt, context.now), connections);
+        while let Some(frame) = interrupts.frames.pop() {
+            kernel.push(frame, connections);
+            connections.release(&frame);
+        }
+        self.wake(context);
+    }
+
+    /// A frame is in the host's memory. Without interrupts the kernel learns of it at once.
+    fn add_frame(&mut self, job: KernelJob, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return self.add_kernel_job(job, context);
+        };
+        let is_first = interrupts.frames.len() == 0;
+        let job = Since::new(job, context.now);
+        interrupts.frames.push(job, &mut context.connections);
+        if is_first {
+            let due = interrupts.earliest.max(context.now);
+            context.at(due, Event::Interrupt);
+        }
     }
 
     /// The connection has ended.
@@ -213,7 +275,7 @@ impl HostMemory for Host {
         let bytes = frame.segment.wire_bytes() as u32;
         let buffer = self.kernel.cpu.dma_receive(bytes);
         self.kernel.prepare(frame.connection);
-        self.add_kernel_job(KernelJob::Frame { frame, buffer }, context);
+        self.add_frame(KernelJob::Frame { frame, buffer }, context);
     }
 
     fn write_message(&mut self, id: ConnectionId, add: impl FnOnce(&mut Message)) -> bool {
