@@ -27,7 +27,7 @@ from perpacket.measure.hosts import record
 from perpacket.measure.hosts.record import start_ticks
 from perpacket.measure.runner import ProbeResult
 from perpacket.measure.web.plan import Plan
-from perpacket.measure.web.runner import impossible
+from perpacket.measure.web.runner import Lacks, impossible
 from perpacket.measure.web.summary import RunReports, summarize
 from requirements import skip
 
@@ -430,7 +430,7 @@ def test_a_study_leaves_out_an_application_that_is_not_prepared(tmp_path: Path) 
     elsewhere = plan.model_copy(update={"testbed": "ssh"})
     with hosts.loopback() as bed:
         known = ProbeResult({})
-        reasons = impossible({"here": plan, "there": elsewhere}, "", bed.server, known)
+        reasons = impossible({"here": plan, "there": elsewhere}, Lacks(), bed.server, known)
     assert "perpacket application prepare" in reasons["here"]
     assert "on this machine alone" in reasons["there"]
 

@@ -23,7 +23,7 @@ from perpacket.measure.web.plan import Plan
 from perpacket.run import configuration_file, start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
-from perpacket.study import library
+from perpacket.study import library, load
 from perpacket.study.lengths import LENGTHS, Length
 from perpacket.study.point import Point
 from perpacket.study.published import Published
@@ -298,6 +298,8 @@ class ProfiledRun(FakeRun):
         }
         result = {
             "layers": layers,
+            "interrupts": {"per_packet": 0.5},
+            "packets_per_s": 500.0 * connections,
             "server_idle": 0.2,
             "requests_per_s": 100.0 * connections,
             "content_mbps": 10.0 * connections,
@@ -396,6 +398,10 @@ ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
         (["breakdown", "--server", "'unclosed", *ELSEWHERE], "--server (server.command) 'unclosed"),
         (["web-servers", "--server", "nginx", *ELSEWHERE], "this study has servers of its own"),
         (["breakdown", "--trace", "absent.log"], "absent.log"),
+        (["tr05-450", "--trace", "a=absent.log"], "absent.log"),
+        (["tr05-450", "--trace", "a.log", "--trace", "b.log"], "a.log: expected NAME=FILE"),
+        (["tr05-450", "--trace", "a=x", "--trace", "a=y"], "two logs have this name"),
+        (["breakdown", "--trace", f"a={__file__}"], "no traces by name"),
         (["tr05-450", "--testbed", "ssh"], "testbed.server_host"),
     ],
 )
@@ -405,6 +411,31 @@ def test_options_of_another_kind_of_study_are_errors(
     status = app.run(["study", "run", *arguments, "--output", str(tmp_path / "run")])
     assert (status, complaint in capfd.readouterr().err) == (2, True)
     assert not (tmp_path / "run").exists()
+
+
+def test_logs_by_name_replace_the_synthesized_trace() -> None:
+    logs = {"world-cup": "/logs/wc.log", "nasa": "/logs/nasa.log"}
+    plain, study = library.find("tr05-450"), library.find("tr05-450", traces=logs)
+    names = [point.name for point in plain.points]
+    replaced = [name for name in names if name.startswith("trace-")]
+    assert replaced
+    expected = [name for name in names if name not in replaced]
+    expected += [name.replace("trace", log, 1) for log in logs for name in replaced]
+    assert sorted(point.name for point in study.points) == sorted(expected)
+    for point in study.points:
+        log = logs.get(str(point.factors["trace"]), "")
+        assert dict(point.overrides).get("load.trace", "") == log
+        assert (point.factors["load"] == "trace") == bool(log)
+    assert {point.factors["trace"] for point in plain.points} == {"none", "synthesized"}
+    titles = [figure.title for figure in study.figures]
+    for log in logs:
+        assert f"Time to a response of the web server, trace, {log}" in titles
+        assert f"Cost of a segment by layer: web server, trace, {log}" in titles
+    assert len(titles) == len(set(titles)) > len(plain.figures)
+    # The run directory stores the study with its logs.
+    stored = load.of_text(study.definition, Path("study.toml"))
+    assert stored.points == study.points
+    assert "--trace world-cup=/logs/wc.log --trace nasa=/logs/nasa.log" in stored.command
 
 
 def test_the_studies_use_the_real_runner() -> None:

@@ -67,6 +67,11 @@ class FakeTestbed(AbstractContextManager["FakeTestbed"]):
     def clients(self) -> tuple[Host, ...]:
         return self.inner.clients
 
+    def set_quickack(self, is_on: bool) -> None:
+        """Refuse, as hosts without routes of their own do."""
+        if is_on:
+            raise MachineLacks("no route attribute here")
+
     def set_latency(self, one_way_us: float) -> None:
         self.latencies_us.append(one_way_us)
 

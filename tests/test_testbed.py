@@ -308,6 +308,33 @@ def test_latency_can_be_added_to_a_testbed_later(needs_agent: None) -> None:
 
 
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
+def test_clients_acknowledge_each_frame_also_after_the_network_changed() -> None:
+    with hosts.namespaces(clients=2) as bed:
+
+        def is_on() -> list[bool]:
+            routes = [
+                client.run(["ip", "route", "show", "dev", "net0"], timeout_s=PATIENCE_S).stdout
+                for client in bed.clients
+            ]
+            return ["quickack 1" in text for text in routes]
+
+        assert is_on() == [False, False]
+        bed.set_quickack(True)
+        assert is_on() == [True, True]
+        bed.set_latency(5_000)
+        assert is_on() == [True, True]
+        assert shortest_round_trip_s(bed, 1) >= 0.010
+        bed.set_quickack(False)
+        assert is_on() == [False, False]
+
+
+def test_loopback_cannot_change_acknowledgments(bed: contract.Testbed) -> None:
+    bed.set_quickack(False)
+    with pytest.raises(MachineLacks, match="route attribute"):
+        bed.set_quickack(True)
+
+
+@pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_the_link_reports_on_a_signal_at_its_end_and_when_interrupted() -> None:
     with hosts.namespaces() as bed:
         # A path in /proc to a namespace is also a name of it.

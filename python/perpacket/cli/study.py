@@ -159,6 +159,7 @@ def run(
     """
     from perpacket.run import start
 
+    unnamed, traces = logs_of(trace or [])
     of_simulation = named_settings(run__warmup_packets=warmup_packets, run__packets=packets)
     of_measurement = named_settings(
         run__duration_s=duration_s,
@@ -168,10 +169,10 @@ def run(
         testbed__client_hosts=",".join(client_hosts) if client_hosts else None,
         server__command=server,
         server__url=url,
-        load__trace=None if trace is None else existing(trace),
+        load__trace=unnamed,
     )
     where = executor_of(executor, cluster, workers, quiet)
-    study = chosen(name, length_of(quick, full), only, plane)
+    study = chosen(name, length_of(quick, full), only, plane, traces)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
         refuse_simulated(study, name, {"--seeds": seeds}, parallel, of_simulation)
@@ -204,8 +205,14 @@ def length_of(quick: bool, full: bool) -> Length:
     return "quick" if quick else "full" if full else "default"
 
 
-def chosen(name: str, length: Length, only: str | None, plane: str | None) -> Study:
-    """The study of that name or file, at that length and with those experiments.
+def chosen(
+    name: str,
+    length: Length,
+    only: str | None,
+    plane: str | None,
+    traces: Mapping[str, str] | None = None,
+) -> Study:
+    """The study of that name or file, at that length, with those experiments and logs.
 
     A simulated study has only one length; `run` refuses options for others.
     """
@@ -214,15 +221,15 @@ def chosen(name: str, length: Length, only: str | None, plane: str | None) -> St
 
     experiments = tuple(only.split(",")) if only else ()
     if library.is_file(name):
-        study = parameter_check.found(name, length, experiments)
+        study = parameter_check.found(name, length, experiments, traces)
         refuse(name, "built-in measured", {"--plane": plane}, [])
         return study
     study = library.find(name)
-    if not study.is_measured:
+    if not (study.is_measured or traces):
         return study
     if plane is not None:
         experiments = over_plane(name, library.experiments(name), experiments, plane)
-    return library.find(name, length, experiments)
+    return library.find(name, length, experiments, traces)
 
 
 def over_plane(
@@ -301,10 +308,24 @@ def refuse_simulated(
     refuse(name, "simulated", wrong, [] if study.is_simulated else settings)
 
 
-def existing(trace: Path) -> str:
+def logs_of(texts: list[str]) -> tuple[str | None, dict[str, str]]:
+    """The log without a name, if one is given, or the logs by name; both with absolute paths.
+
+    Raises `ConfigurationError` for several logs without names, `OSError` for a log that cannot be
+    read.
+    """
+    from perpacket.study import named_traces
+
+    if not texts or (len(texts) == 1 and ("=" not in texts[0] or Path(texts[0]).exists())):
+        return (existing(texts[0]) if texts else None), {}
+    found = named_traces.parse(texts)
+    return None, {name: existing(path) for name, path in found.items()}
+
+
+def existing(trace: str) -> str:
     """The trace's absolute path; raises `OSError` naming it when it cannot be read."""
-    with trace.open("rb"):
-        return str(trace.resolve())
+    with Path(trace).open("rb"):
+        return str(Path(trace).resolve())
 
 
 def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple[int, ...]:

@@ -157,9 +157,10 @@ UrlOption = Annotated[
     ),
 ]
 TraceOption = Annotated[
-    Path | None,
+    list[str] | None,
     typer.Option(
-        help="The trace to replay, by default a synthesized World Cup.",
+        metavar="[NAME=]FILE",
+        help="The log to replay, by default a synthesized World Cup. With names, several logs.",
         rich_help_panel=MEASURED,
     ),
 ]

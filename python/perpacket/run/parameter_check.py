@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from perpacket.errors import ConfigurationError
@@ -10,12 +11,17 @@ from perpacket.study.lengths import Length
 from perpacket.study.study import Study
 
 
-def found(name: str, length: Length = "default", only: tuple[str, ...] = ()) -> Study:
+def found(
+    name: str,
+    length: Length = "default",
+    only: tuple[str, ...] = (),
+    traces: Mapping[str, str] | None = None,
+) -> Study:
     """The study of that name. Checks the parameters of a study in a user's file.
 
     Raises what `library.find` and `check` raise.
     """
-    study = library.find(name, length, only)
+    study = library.find(name, length, only, traces)
     if library.is_file(name):
         check(study, Path(name))
     return study

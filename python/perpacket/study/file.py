@@ -126,6 +126,8 @@ class Asked(Table):
 
     length: Length = "default"
     only: list[str] = Field(default_factory=list)
+    traces: dict[str, str] = Field(default_factory=dict)
+    """The files of the logs by name."""
 
 
 class StudyFile(Table):

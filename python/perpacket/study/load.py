@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from perpacket.errors import ConfigurationError
 from perpacket.study import file as study_file
+from perpacket.study import named_traces
 from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.factorial import Design
 from perpacket.study.figures import contests_of, default_figures, effect_figures, figures_of
@@ -36,7 +38,12 @@ QUICK_LIMIT = (
 )
 
 
-def load(path: Path, length: Length = "default", only: tuple[str, ...] = ()) -> Study:
+def load(
+    path: Path,
+    length: Length = "default",
+    only: tuple[str, ...] = (),
+    traces: Mapping[str, str] | None = None,
+) -> Study:
     """The study in a user's file, at one length.
 
     Raises `ConfigurationError` naming the file, the key and what was expected, `OSError` when the
@@ -46,7 +53,7 @@ def load(path: Path, length: Length = "default", only: tuple[str, ...] = ()) -> 
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: invalid UTF-8: {error}", hint=EXAMPLE_HINT) from None
-    return build(text, path, length, only)
+    return build(text, path, length, only, traces=traces)
 
 
 def build(
@@ -56,9 +63,11 @@ def build(
     only: tuple[str, ...] = (),
     *,
     is_built_in: bool = False,
+    traces: Mapping[str, str] | None = None,
 ) -> Study:
     """The study that a text defines, at one length with all experiments or `only` some.
 
+    `traces` are the files of logs by name, in place of a synthesized trace.
     Errors name `where`, the path of the file.
     """
     content = study_file.read_content(text, where)
@@ -69,8 +78,11 @@ def build(
             hint="write a value for each length, as { quick = 0.5, default = 1.0, full = 10.0 }",
         )
     file = study_file.check(study_file.resolved(content, length, only), where)
+    if traces:
+        file = named_traces.with_traces(file, traces)
     if is_built_in:
-        file = file.model_copy(update={"asked": Asked(length=length, only=list(only))})
+        asked = Asked(length=length, only=list(only), traces=dict(traces or {}))
+        file = file.model_copy(update={"asked": asked})
     try:
         points, design = points_of(file)
         known = _names(content, where) if file.published else frozenset()
@@ -164,6 +176,7 @@ def _with_command(study: Study, asked: Asked) -> Study:
     command = f"perpacket study run {study.name}"
     command += f" --{asked.length}" if asked.length != "default" else ""
     command += f" --only {','.join(asked.only)}" if asked.only else ""
+    command += "".join(f" --trace {name}={path}" for name, path in asked.traces.items())
     limits = study.limits
     if asked.length == "quick" and QUICK_LIMIT not in limits:
         limits = (QUICK_LIMIT, *limits)

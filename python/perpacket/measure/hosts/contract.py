@@ -131,6 +131,12 @@ class Testbed(AbstractContextManager["Testbed"], Protocol):
         Open connections may break. Raises `MachineLacks` where the testbed cannot add latency.
         """
 
+    def set_quickack(self, is_on: bool) -> None:
+        """Let clients acknowledge each frame at once, or delay acknowledgments as Linux decides.
+
+        Raises `MachineLacks` where the testbed cannot do that.
+        """
+
     def network_report(self) -> dict[str, object] | None:
         """The network's frames and missed deadlines since the latency was last set.
 

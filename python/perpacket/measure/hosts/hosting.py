@@ -64,6 +64,14 @@ class ClosingTestbed(ABC):
             reason, hint = self.no_latency
             raise MachineLacks(f"a latency of {one_way_us:g} us {reason}", hint)
 
+    def set_quickack(self, is_on: bool) -> None:
+        """Accept only false unless the routes of the clients are ours."""
+        if is_on:
+            raise MachineLacks(
+                "an acknowledgment for each frame needs a route attribute at the clients",
+                "set it there with `ip route change ... quickack 1`, or use network namespaces",
+            )
+
     def network_report(self) -> dict[str, object] | None:
         """`None`, because most networks report nothing."""
         return None

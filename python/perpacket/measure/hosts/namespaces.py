@@ -136,6 +136,7 @@ class Namespaces(NamespaceTestbed):
         self._queue_packets = queue_packets
         self._use_netem = use_netem
         self._link: Link | None = None
+        self._has_quickack = False
         self.network = "veth"
         names = ["server", *(f"client{number}" for number in range(1, clients + 1))]
         switch = ["switch"] if clients > 1 else []
@@ -203,6 +204,18 @@ class Namespaces(NamespaceTestbed):
         elif self.network == "link" or one_way_us:
             self._disconnect()
             self._connect(one_way_us)
+            if self._has_quickack:
+                self._set_routes()
+
+    def set_quickack(self, is_on: bool) -> None:
+        """Set the attribute of the route of each client."""
+        if is_on != self._has_quickack:
+            self._has_quickack = is_on
+            self._set_routes()
+
+    def _set_routes(self) -> None:
+        for client, namespace in zip(self.clients, self._hosts[1:], strict=True):
+            wiring.set_quickack(namespace, DEVICE, client.address, self._has_quickack)
 
     def network_report(self) -> dict[str, object] | None:
         """The report of our own link since the latency was last set; other networks have none."""

@@ -7,6 +7,7 @@ each host is `net0`.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import threading
@@ -31,6 +32,10 @@ SERVER_PORT = "server0"
 
 PERMANENT = 0x80
 """State of a neighbour without ARP: NUD_PERMANENT of include/uapi/linux/neighbour.h."""
+
+BY_KERNEL, ON_LINK = 2, 253
+"""Origin and scope of the route that an address brings with it: RTPROT_KERNEL and RT_SCOPE_LINK of
+include/uapi/linux/rtnetlink.h."""
 
 OFFLOADS = (
     *("tx-tcp", "tx-udp-segmentation", "tx-sctp-segmentation", "tx-generic-segmentation"),
@@ -217,6 +222,22 @@ def add_route(namespace: Namespace, network: str, router: str) -> None:
     """Add a static route to a network, such as `10.77.1.0/24`."""
     with namespace.netlink() as netlink:
         netlink.route("add", dst=network, gateway=router)
+
+
+@allowed("the quickack of a route")
+def set_quickack(namespace: Namespace, device: str, host_address: str, is_on: bool) -> None:
+    """Let TCP acknowledge each frame through a host's device at once, or not (ip-route(8))."""
+    network = ipaddress.ip_interface(f"{host_address}/{PREFIX_BITS}").network
+    with namespace.netlink() as netlink:
+        netlink.route(
+            "replace",
+            dst=str(network),
+            oif=index_of(netlink, device),
+            prefsrc=host_address,
+            proto=BY_KERNEL,
+            scope=ON_LINK,
+            metrics={"quickack": int(is_on)},
+        )
 
 
 @allowed("a permanent neighbour")

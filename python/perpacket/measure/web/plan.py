@@ -43,6 +43,10 @@ class Plan(RunPlan):
     trace_requests: int = Field(alias="load.trace_requests", default=200_000, ge=1)
     latency_ms: float = Field(alias="network.latency_ms", default=0, ge=0)
     """Added one way."""
+    acknowledgments: Literal["adaptive", "each"] = Field(
+        alias="network.acknowledgments", default="adaptive"
+    )
+    """Whether clients delay acknowledgments as Linux decides, or send one for each frame."""
     duration_factor: float = Field(alias="run.stretch", default=1.0, ge=1, allow_inf_nan=False)
     """Factor on the window for a load whose clients pause between requests."""
     server_command: str = Field(alias="server.command", default="")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from perpacket.errors import MachineLacks
@@ -78,12 +79,15 @@ class WebRunner(MeasuredRunner[WebSetup]):
             first = next(iter(plans.values())).model_copy(update={"network": "direct"})
             direct = stack.enter_context(self._open(first))
             check_agents(direct)
-            delayed, lack = self._with_latency(stack, plans.values())
-            others, lacks = self._by_processors(stack, first, plans.values())
+            delayed, lack_of_latency = self._with_latency(stack, plans.values())
+            others, lacks_of_processors = self._by_processors(stack, first, plans.values())
+            lacks = Lacks(
+                lack_of_latency, _lack_of_quickack(direct, plans.values()), lacks_of_processors
+            )
             foreign = [plan.server_command for plan in plans.values() if plan.is_foreign]
             check_server_commands(direct.server, foreign)
             known = probed(direct.server)
-            left_out = impossible(plans, lack, direct.server, known, lacks)
+            left_out = impossible(plans, lacks, direct.server, known)
             possible = [plan for name, plan in plans.items() if name not in left_out]
             files = stack.enter_context(file_sets(direct, possible))
             applications = {
@@ -132,12 +136,17 @@ def limits_of(testbeds: Mapping[int, Testbed], direct: Testbed) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """Why testbeds of some plans cannot be had; empty where they can."""
+
+    latency: str = ""
+    quickack: str = ""
+    processors: Mapping[int, str] = field(default_factory=dict)
+
+
 def impossible(
-    plans: Mapping[str, Plan],
-    lack_of_latency: str,
-    server: Host,
-    known: ProbeResult,
-    lacks_of_processors: Mapping[int, str] | None = None,
+    plans: Mapping[str, Plan], lacks: Lacks, server: Host, known: ProbeResult
 ) -> dict[str, str]:
     """The points that cannot run here, and why."""
     kinds = {plan.server_kind for plan in plans.values() if plan.is_web}
@@ -148,11 +157,13 @@ def impossible(
     reasons: dict[str, str] = {}
     for name, plan in plans.items():
         which = plan.architecture if plan.server_kind == "perpacket" else plan.server_kind
-        if plan.network == "delayed" and lack_of_latency:
-            reasons[name] = lack_of_latency
+        if plan.network == "delayed" and lacks.latency:
+            reasons[name] = lacks.latency
+        elif plan.acknowledgments == "each" and lacks.quickack:
+            reasons[name] = lacks.quickack
         elif plan.server_command and plan.server_kind != "perpacket":
             reasons[name] = f"{named('server.command')} replaces `serve web`, not {which}"
-        elif lack := (lacks_of_processors or {}).get(plan.processors):
+        elif lack := lacks.processors.get(plan.processors):
             reasons[name] = lack
         elif plan.is_web and lacks_of_servers.get(which):
             reasons[name] = lacks_of_servers[which]
@@ -161,6 +172,18 @@ def impossible(
         elif lack := _lack_of_application(plan) or _lack_of_descriptors(plan):
             reasons[name] = lack
     return reasons
+
+
+def _lack_of_quickack(direct: Testbed, plans: Iterable[Plan]) -> str:
+    """Why the clients cannot acknowledge each frame, if a plan needs it."""
+    if all(plan.acknowledgments != "each" for plan in plans):
+        return ""
+    try:
+        direct.set_quickack(True)
+        direct.set_quickack(False)
+    except MachineLacks as error:
+        return str(error)
+    return ""
 
 
 def _lack_of_uring(server: Host, plans: Iterable[Plan], known: ProbeResult) -> str:

@@ -76,16 +76,19 @@ class WebSetup:
     """Whether the kernel lets us sample the server's processors."""
 
     def testbed(self, plan: Plan) -> Testbed:
-        """The testbed of a plan, with its latency.
+        """The testbed of a plan, with its latency and acknowledgments.
 
         Setting the latency again restarts the network's report, which is then about one run.
         """
         if plan.network == "direct":
-            return self.by_processors.get(plan.processors, self.direct)
-        if self.delayed is None:
+            testbed = self.by_processors.get(plan.processors, self.direct)
+        elif self.delayed is None:
             raise MachineLacks("there is no testbed with latency")
-        self.delayed.set_latency(1000 * plan.latency_ms)
-        return self.delayed
+        else:
+            testbed = self.delayed
+            testbed.set_latency(1000 * plan.latency_ms)
+        testbed.set_quickack(plan.acknowledgments == "each")
+        return testbed
 
 
 class WebRun(MeasuredRun[Plan, WebSetup]):

@@ -7,6 +7,7 @@ other, by a function of `perpacket.analysis.agreement`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,18 +47,24 @@ def names() -> list[str]:
     return list(FILES)
 
 
-def find(name: str, length: Length = "default", only: tuple[str, ...] = ()) -> Study:
+def find(
+    name: str,
+    length: Length = "default",
+    only: tuple[str, ...] = (),
+    traces: Mapping[str, str] | None = None,
+) -> Study:
     """The built-in study of that name, or the study in a file whose name ends in `.toml`.
 
-    `only` names the experiments to run; by default, all except those that run on request. Raises
+    `only` names the experiments to run; by default, all except those that run on request. `traces`
+    are the files of logs by name, in place of a synthesized trace. Raises
     `MissingStudy` listing the names, `ConfigurationError` for a length or an experiment that the
     study does not have, and what `load.load` raises.
     """
     if is_file(name):
-        return load.load(Path(name), length, only)
+        return load.load(Path(name), length, only, traces)
     path = _path(name)
     text = path.read_text(encoding="utf-8")
-    return load.build(text, path, length, only, is_built_in=True)
+    return load.build(text, path, length, only, is_built_in=True, traces=traces)
 
 
 def is_file(name: str) -> bool:
