@@ -29,6 +29,9 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
 pytestmark = [pytest.mark.live]
 
+BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
+"""A process that never waits, and that ends with the process of the tests."""
+
 SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
 
 
@@ -46,7 +49,7 @@ def session() -> Session:
 @pytest.fixture
 def busy() -> Iterator[None]:
     """A process on every processor that never waits."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(2)]
     yield
     for loop in loops:
         loop.kill()
