@@ -28,8 +28,9 @@ def _(mo):
     mo.md("""
     # The cost of a packet, in a notebook
 
-    A notebook displays every result. `to_polars()` returns a result as a table, `plot()` as a chart.
-    The runs here are short, so that the page appears soon. For runs of full length, omit `short`.
+    A notebook displays every result. `to_polars()` returns a result as a table, `plot()` as a
+    chart. The runs here are short, so that the page appears soon. For runs of full length, omit
+    `short`.
 
     ## One simulated run
     """)
