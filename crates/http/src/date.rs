@@ -16,7 +16,7 @@ pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     text.as_bytes().try_into().unwrap_or([b' '; DATE_BYTES])
 }
 
-/// The Unix time of a date in any of the three forms, in seconds; `None` for any other text.
+/// The Unix time in seconds of a date in any of the three forms. `None` for any other text.
 ///
 /// The two-digit years of RFC 850 mean 1970 to 2069.
 #[must_use]

@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Most addresses of a range: those of a /16.
+/// Maximum number of addresses in a range. A /16 network has that many.
 const RANGE_LIMIT: u128 = 65_536;
 
-/// A range of source addresses. Without one, the kernel chooses.
+/// A range of source addresses. If there is none, the kernel chooses the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceAddresses(Option<(IpAddr, u32)>);
 
@@ -34,7 +34,7 @@ impl SourceAddresses {
         self.0.map_or(1, |(_, count)| u64::from(count))
     }
 
-    /// Whether the kernel chooses.
+    /// Whether the kernel chooses the address.
     #[must_use]
     pub fn is_unset(&self) -> bool {
         self.0.is_none()

@@ -15,7 +15,8 @@ use rustix::net::sockopt::{
 };
 use started::{Started, pattern, settings};
 
-/// Both event loops and blocking calls: the code paths that differ.
+/// One event loop with epoll, one with io_uring, and one pool with blocking calls: their code paths
+/// differ.
 const WAYS: [Architecture; 3] = [
     Architecture::Events,
     Architecture::Threads,
@@ -32,7 +33,7 @@ fn first_core() -> usize {
 
 fn quick(architecture: Architecture) -> Settings {
     Settings {
-        // Long enough for a client on a busy machine to begin.
+        // Long enough for a client on a busy machine to send its first request.
         idle_timeout_s: 1.5,
         request_timeout_s: 0.3,
         ..settings(architecture)
@@ -126,8 +127,8 @@ fn a_client_that_reads_nothing_is_closed() {
     }
 }
 
-/// The kernel reports a socket as writable only when a third of its send buffer is free. A client that
-/// reads steadily may take longer than the time-out for that.
+/// The kernel reports a socket as writable only when a third of its send buffer is free. A client
+/// that reads slowly but steadily may need longer than the time-out to free that much.
 #[test]
 fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
     const BODY_BYTES: usize = 6 << 20;
@@ -191,7 +192,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Below the size from which files are not read into memory.
+            // The file stays smaller than the size from which files are not read into memory.
             for _ in 0..20_000 {
                 log.write_all(b"line\n").unwrap();
                 if stop.load(Ordering::Relaxed) {
@@ -202,7 +203,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
         for _ in 0..50 {
             let answer = server.get("/log", "");
             assert_eq!(answer.status, 200);
-            // The kernel raises the length page by page: the end may be inside a line.
+            // The kernel raises the length page by page, so the end may be inside a line.
             let lines = b"line\n".iter().cycle().take(answer.body.len());
             assert!(answer.body.len() >= 5 && answer.body.iter().eq(lines));
         }
@@ -338,12 +339,12 @@ fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found(
         });
         let path = server.root().join("a.txt");
         assert_eq!(server.get("/a.txt", "").body, pattern(612));
-        // The cache's clock is as coarse as the kernel's tick.
+        // The clock of the cache is only as fine as the kernel's tick.
         let tick = || std::thread::sleep(Duration::from_millis(30));
         tick();
         fs::write(&path, "new").unwrap();
         assert_eq!(server.get("/a.txt", "").text(), "new");
-        // The same for a file that is requested often.
+        // Test the same for a file that is requested often.
         let mut client = server.connect();
         for text in ["new", "newer"] {
             fs::write(&path, text).unwrap();
@@ -435,7 +436,7 @@ fn clients_above_the_limit_get_503_with_retry_after() {
 fn the_cache_stays_within_its_budget_when_files_do_not_fit() {
     let server = Started::new(Settings {
         cache_bytes: 64 << 10,
-        // One loop, because each has a budget of its own.
+        // Run one loop, because each loop has a cache budget of its own.
         cores: vec![first_core()],
         ..settings(Architecture::Events)
     });

@@ -37,7 +37,7 @@ pub struct Report {
     pub arrivals_per_s: Option<f64>,
     /// Factor by which the run is faster than the log, if it keeps the log's times.
     pub speed: Option<f64>,
-    /// The most connections at a time.
+    /// Maximum number of connections at a time.
     pub connections: u32,
     /// Threads.
     pub threads: u32,
@@ -75,7 +75,7 @@ pub struct Report {
     pub unsent: u64,
     /// Requests without a complete response at the end; no latency includes them.
     pub unfinished: u64,
-    /// The longest wait of one of them since its intended start, in microseconds.
+    /// Longest wait of an unfinished request since its intended start, in microseconds.
     pub oldest_unfinished_us: f64,
     /// CPU time of the client's threads, in seconds.
     pub client_cpu_s: f64,
@@ -140,7 +140,8 @@ pub struct TraceReport {
     pub rejected: u64,
     /// The first rejected lines, with reasons.
     pub rejected_lines: Vec<RejectedLine>,
-    /// Requests begun, the warm-up included. A repeated log makes them more than the log has.
+    /// Requests begun, the warm-up included. If the log is repeated, this can exceed the number of
+    /// its requests.
     pub begun: u64,
 }
 
@@ -173,7 +174,7 @@ pub(crate) struct RunResult {
 }
 
 impl Report {
-    /// The report of a run; `pages` are the names of an application's pages.
+    /// The report of a run. `pages` are the names of the application's pages.
     pub(crate) fn new(
         settings: &Settings,
         run: RunResult,
@@ -268,7 +269,7 @@ impl Report {
         })
     }
 
-    /// Why the run has failed; `None` if it has not.
+    /// The reason why the run has failed; `None` if it has not.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         if let Some(gone_s) = self.server_gone_s {
@@ -308,7 +309,7 @@ impl Report {
         self.pages.iter().map(|page| page.wrong).sum()
     }
 
-    /// Whether more than one answer of an application in a thousand is wrong.
+    /// Whether more than one in a thousand answers of an application is wrong.
     #[must_use]
     pub fn is_no_result(&self) -> bool {
         let requests: u64 = self.pages.iter().map(|page| page.requests).sum();

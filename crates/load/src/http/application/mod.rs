@@ -27,14 +27,15 @@ pub(crate) struct Application {
     start: usize,
     /// Mean of the exponential pause before each page but the first, in seconds.
     think_s: f64,
-    /// The random numbers. A client's values begin with these.
+    /// The random numbers of a page. A client's values begin with these numbers.
     numbers: Vec<Number>,
     /// Number of values of a client: the numbers, then the extracted texts.
     values: usize,
     pages: Vec<Page>,
 }
 
-/// The values of a thread that no session has now, for each number that a session has alone.
+/// The values of a thread that no session uses now, for each number that must be unique to a
+/// session.
 #[derive(Debug)]
 pub(crate) struct FreeValues(Vec<Vec<i64>>);
 
@@ -64,7 +65,7 @@ impl Application {
     /// Reads the table `[session]` of an application's file.
     ///
     /// # Errors
-    /// The file cannot be read, or a key is not as expected; the error names it.
+    /// The file cannot be read, or a key is not as expected. The error names the key.
     pub(crate) fn read(file: &Path) -> Result<Self, LoadError> {
         let text = std::fs::read_to_string(file).map_err(LoadError::file(file))?;
         file::parse(&text)
@@ -76,13 +77,15 @@ impl Application {
         self.pages.iter().map(|page| page.name.clone()).collect()
     }
 
-    /// Most clients at a time: each has some numbers alone.
+    /// Maximum number of clients at a time, so that each client has unique values for its unique
+    /// numbers.
     pub(crate) fn most_clients(&self) -> f64 {
         let alone = self.numbers.iter().filter(|number| number.alone);
         alone.map(Number::count).fold(f64::INFINITY, f64::min)
     }
 
-    /// The values of a thread for the numbers that a session has alone: each `step`-th from a place.
+    /// The values of a thread for the numbers that are unique to a session: every `step`-th value,
+    /// starting at `place`.
     pub(crate) fn free_values(&self, place: u32, step: u32) -> FreeValues {
         let values = |number: &Number| match number.alone {
             true => number.every(place, step),
@@ -113,7 +116,7 @@ impl Application {
         self.request(self.start, client, chance, 0.0)
     }
 
-    /// The request after the page of a client; `None` ends the session.
+    /// The request for the page that follows `page`. `None` ends the session.
     pub(crate) fn next(
         &self,
         page: u32,
@@ -154,7 +157,7 @@ impl Application {
         }
     }
 
-    /// Writes a request up to the end of its cookies: `fields` follow the path. Returns the body.
+    /// Writes a request up to the end of its cookies. `fields` follow the path. Returns the body.
     pub(crate) fn write(
         &self,
         buffer: &mut Vec<u8>,
@@ -232,7 +235,7 @@ impl Application {
     }
 }
 
-/// Characters of an answer that an error quotes.
+/// Maximum number of characters of an answer that an error quotes.
 const SHOWN: usize = 80;
 
 fn beginning(answer: &[u8]) -> String {
@@ -271,7 +274,7 @@ mod tests {
         let application = file::parse(USERS).unwrap();
         assert_eq!(application.most_clients(), 7.0);
         let mut chance = Stream::new(1, "walks of clients");
-        // Three clients in one thread and two in each of two others use all seven values.
+        // Three clients in one thread, and two in each of two other threads, use all seven values.
         let mut threads: Vec<(FreeValues, Vec<Client>)> = [3, 2, 2]
             .iter()
             .zip(0..)

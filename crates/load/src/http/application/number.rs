@@ -3,20 +3,22 @@
 use perpacket_workload::Stream;
 use serde::Deserialize;
 
-/// A number that is drawn for each page: from a range or a list, uniform or by Zipf's law.
+/// A number that is drawn for each page, from a range or a list. Its distribution is uniform or
+/// follows Zipf's law.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(try_from = "Table")]
 pub(super) struct Number {
     values: Values,
-    /// By Zipf's law, the probability of a value or an earlier one; empty if all are equally likely.
+    /// With Zipf's law: the cumulative probability of each value. Empty if all values are equally
+    /// likely.
     cumulative: Vec<f64>,
-    /// Whether a session has one value, and no other session has it at the same time.
+    /// Whether a session keeps one value that no other session has at the same time.
     pub(super) alone: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
-    /// From the first to the last.
+    /// All integers from the first to the last.
     Range(i64, i64),
     List(Vec<i64>),
 }
@@ -27,15 +29,15 @@ struct Table {
     first: Option<i64>,
     last: Option<i64>,
     values: Option<Vec<i64>>,
-    /// Whether value `r`, from 1, has a probability proportional to `1 / r`.
+    /// Whether the `r`-th value, counted from 1, has a probability proportional to `1 / r`.
     #[serde(default)]
     zipf: bool,
-    /// Whether a session has one value, and no other session has it at the same time.
+    /// Whether a session keeps one value that no other session has at the same time.
     #[serde(default)]
     alone: bool,
 }
 
-/// Most values of a number by Zipf's law, and of one that sessions do not share.
+/// Maximum number of values of a number that follows Zipf's law or is unique to a session.
 const MOST_LISTED: usize = 1_000_000;
 
 impl TryFrom<Table> for Number {
@@ -104,7 +106,8 @@ impl Number {
         }
     }
 
-    /// The values of one thread, which no other has: each `step`-th value from a place.
+    /// The values of one thread, which no other thread has: every `step`-th value, starting at
+    /// `place`.
     pub(super) fn every(&self, place: u32, step: u32) -> Vec<i64> {
         let places = (i64::from(place)..self.count() as i64).step_by(step as usize);
         places.map(|place| self.value(place)).collect()
