@@ -4,7 +4,7 @@
 /// Bytes of a packet (section 2.4.3.2).
 pub const PACKET_BYTES: usize = 188;
 
-/// Packets in one RTP packet: the most that fit an Ethernet frame (RFC 2250, section 2).
+/// Packets in one RTP packet: as many as fit an Ethernet frame (RFC 2250, section 2).
 pub const PACKETS_PER_RTP: usize = 7;
 
 /// The first byte of every packet.

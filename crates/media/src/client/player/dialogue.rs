@@ -28,7 +28,7 @@ impl Client {
         );
         self.outgoing.extend_from_slice(request.as_bytes());
         self.requested_ns = now_ns;
-        // The read side closes a failed connection.
+        // If the flush fails, the next read notices it and closes the connection.
         let _ = self.flush();
     }
 
