@@ -1,9 +1,9 @@
 //! Bandwidth as a surface over working set and stride, and the latency of dependent loads.
 //!
 //! This is the extended copy transfer characterization (Stricker and Gross, HPCA 1997) of Isa 2003,
-//! section 4.3.1. The working set varies temporal locality: how often data are reused before they
-//! leave a cache. The stride varies spatial locality: how much of each line is used. Other tools
-//! measure stride 1.
+//! section 4.3.1. The working set changes temporal locality, that is, how often data are reused
+//! before they leave a cache. The stride changes spatial locality, that is, how much of each line
+//! is used. Other tools measure stride 1.
 
 mod chain;
 mod edges;
@@ -45,7 +45,7 @@ pub const SMALLEST_BYTES: usize = 512;
 /// Shortest timed walk, about a thousand times as long as a reading of the clock.
 const SHORTEST_WALK: Duration = Duration::from_micros(50);
 
-/// What to measure.
+/// The settings of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Operations on the words.
@@ -54,15 +54,15 @@ pub struct Settings {
     pub strides: Vec<usize>,
     /// Smallest working set in bytes: the sum of an operation's parts.
     pub smallest_bytes: usize,
-    /// Largest working set in bytes; `None` for four times the last cache.
+    /// Largest working set in bytes. `None` is four times the size of the last cache.
     pub largest_bytes: Option<usize>,
-    /// Half width of an interval that is narrow enough, as a share.
+    /// Half width of an interval that is narrow enough, as a fraction of the median.
     pub precision: f64,
     /// Longest time for one point of the surface or of the chain.
     pub point_limit: Duration,
     /// Whether to measure the latency of dependent loads.
     pub chain: bool,
-    /// Processor to run on; `None` for the one that starts the benchmark.
+    /// Processor to run on. `None` is the processor that starts the benchmark.
     pub cpu: Option<usize>,
 }
 
@@ -311,8 +311,8 @@ fn measure_surface(
     ControlFlow::Continue(())
 }
 
-/// Memory for the largest point. It is mapped and not allocated, so that it starts at a page: vectors
-/// that straddle cache lines are slower by an eighth.
+/// Memory for the largest point. It is mapped instead of allocated, so that it starts at a page.
+/// Vectors that cross cache lines would be slower by an eighth.
 fn buffer_for(points: &[Point]) -> Result<Words, BenchError> {
     let words = points
         .iter()
