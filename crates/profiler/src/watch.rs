@@ -1,4 +1,4 @@
-//! Profiles without an end: sums of samples and packets that only grow.
+//! Profiles without an end. The sums of samples and packets never decrease.
 //!
 //! A [`Watch`] runs for months. Processors go offline and come back, modules are loaded, processes and
 //! interfaces come and go, and a kernel may forbid perf while it runs. The sums continue through all
@@ -33,10 +33,10 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two rounds of forgetting ended processes and finding new kernel modules.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Most stacks that are stored from one step to the next: a few MB.
+/// Maximum number of stacks that are stored from one step to the next: a few MB.
 const STACK_LIMIT: usize = 10_000;
 
-/// Most ended processes that are stored from one step to the next: about 500 KB.
+/// Maximum number of ended processes that are stored from one step to the next: about 500 KB.
 const ENDED_LIMIT: usize = 300;
 
 /// The kernel's list of loaded modules.
@@ -53,12 +53,12 @@ pub struct WatchSettings {
     pub rules: Option<PathBuf>,
     /// File of the kernel's symbols.
     pub kallsyms: PathBuf,
-    /// Control groups to watch: the work of others is in the layer `other`, and packets are those of
-    /// the network namespace of one of their processes. `None` means all.
+    /// Control groups to watch. The work of other groups is in the layer `other`. Packets are those
+    /// of the network namespace of one process of the groups. `None` means all groups.
     pub selector: Option<Selector>,
     /// Whether to divide the time by control group.
     pub by_cgroup: bool,
-    /// Most names with sums of their own, for each kind of name.
+    /// Maximum number of names with sums of their own, for each kind of name.
     pub names: usize,
 }
 

@@ -122,7 +122,8 @@ pub struct Arguments {
         conflicts_with = "replay"
     )]
     trace: Option<PathBuf>,
-    /// Replay a log once, at its own times. Formats: Common, Combined, World Cup 1998; plain, .gz or .zst.
+    /// Replay a log once, at its own times. Formats: Common, Combined, World Cup 1998; plain, .gz
+    /// or .zst.
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     replay: Option<PathBuf>,
     /// Paths of the objects of a World Cup 1998 log.
@@ -229,8 +230,8 @@ pub struct Arguments {
     /// Source addresses of the connections.
     #[arg(long, value_name = "ADDR[-ADDR]", help_heading = "Client")]
     source: Option<String>,
-    /// Share of this process in a load of N processes: `I/N`. Divides rates, connections and the clients
-    /// of a log.
+    /// Share of this process in a load of N processes: `I/N`. Divides rates, connections and the
+    /// clients of a log.
     #[arg(long, value_name = "I/N", help_heading = "Client")]
     shard: Option<String>,
 
@@ -257,7 +258,8 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         path.as_ref().map(open).transpose()
     };
     let histograms = file("histograms", &arguments.histograms)?;
-    // The load writes this file while it runs. This only checks that it can be opened.
+    // The load writes this file while it runs. Here the file is only opened, to report an error
+    // before the run.
     drop(file("request-log", &arguments.request_log)?);
     let stop = stop::on_signals()?;
     let shows_progress = arguments.shared.shows_progress();
