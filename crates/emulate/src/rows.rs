@@ -7,10 +7,10 @@ use crate::context::Context;
 use crate::functions::{Function, Functions};
 use crate::structures::{Place, Structures};
 
-/// How costs are divided besides by context.
+/// The division of costs besides the division by context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// Not at all.
+    /// No further division.
     #[default]
     Layer,
     /// By the function that runs.
@@ -31,7 +31,7 @@ pub struct RowName {
     pub structure: Option<(String, u32)>,
 }
 
-/// What a row counts besides its context.
+/// The subject that a row counts besides its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     Nothing,
@@ -100,7 +100,7 @@ impl Rows {
         self.len() == 0
     }
 
-    /// What each row counts.
+    /// The name of each row.
     #[must_use]
     pub fn names(&self, functions: &Functions, structures: Option<&Structures>) -> Vec<RowName> {
         let name = |context, function, structure| RowName {
