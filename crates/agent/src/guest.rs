@@ -13,14 +13,14 @@ use perpacket_linux::interface::{self, Offload};
 use crate::status::{Failure, Status};
 
 /// Time between two requests for work, in the guest's time.
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time between two reads of the counters of a window.
-const LOOK: Duration = Duration::from_millis(1);
+const COUNTER_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Longest time without a frame. The emulator skips idle time, so a long wait takes little real
 /// time.
-const STALL: Duration = Duration::from_secs(30);
+const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Operations of the plugin, as in `crates/emulate-plugin`.
 const START: u32 = 1;
@@ -170,7 +170,7 @@ fn work() -> Result<(), Failure> {
                 .write_all(&found)
                 .map_err(|error| Failure::failed(format!("standard output: {error}")));
         }
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -262,13 +262,13 @@ impl Counters {
             }
             if now != last.0 {
                 last = (now, Instant::now());
-            } else if last.1.elapsed() > STALL {
+            } else if last.1.elapsed() > STALL_LIMIT {
                 return Err(Failure::failed(format!(
                     "no frame for {} s after {now} frames: the server does not answer",
-                    STALL.as_secs()
+                    STALL_LIMIT.as_secs()
                 )));
             }
-            thread::sleep(LOOK);
+            thread::sleep(COUNTER_INTERVAL);
         }
     }
 }

@@ -17,10 +17,10 @@ use crate::status::Failure;
 /// Longest time in seconds, about 30 years.
 const TIME_LIMIT_S: f64 = 1e9;
 
-/// Names of units with their factors.
+/// Highest whole number that a floating point number represents exactly.
 const EXACT_LIMIT: f64 = (1_u64 << 53) as f64;
 
-/// Units with the factor of each.
+/// Names of units with their factors.
 type Units = &'static [(&'static str, f64)];
 
 const TIME_UNITS: Units = &[

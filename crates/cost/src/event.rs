@@ -54,7 +54,7 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// The kind of work of code in any layer. The leaf function determines it; the call chain
+/// The kind of work of code in any layer. The leaf function determines the kind, and the call chain
 /// determines the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

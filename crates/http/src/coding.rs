@@ -65,7 +65,7 @@ impl CodingSet {
     }
 }
 
-/// The best `available` coding for an `Accept-Encoding` field; identity if the client accepts none
+/// The best `available` coding for an `Accept-Encoding` field. Identity if the client accepts none
 /// of them.
 #[must_use]
 pub fn choose(accepted: &[u8], available: CodingSet) -> Coding {

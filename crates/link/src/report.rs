@@ -13,7 +13,7 @@ pub const LATE_US: f64 = 200.0;
 
 /// The delays of a link are exact enough if the median error is at most this, and the 99th
 /// percentile at most [`LATE_US`].
-const KEPT_MEDIAN_US: f64 = 50.0;
+const EXACT_MEDIAN_US: f64 = 50.0;
 
 /// The counts of a link since it started.
 #[derive(Clone, Debug, Serialize)]
@@ -97,7 +97,7 @@ impl OneWay {
     /// Whether the delays of the direction were exact enough, and it dropped no frame that it
     /// should have carried.
     pub(crate) fn is_kept(&self) -> bool {
-        self.delay_error_us.p50 <= KEPT_MEDIAN_US
+        self.delay_error_us.p50 <= EXACT_MEDIAN_US
             && self.delay_error_us.p99 <= LATE_US
             && self.dropped.not_kept == 0
     }

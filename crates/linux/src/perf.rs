@@ -83,7 +83,7 @@ const WHOLE_GROUP: u32 = 1;
 const PAGES: usize = 128;
 
 /// Smallest number of pages of a ring.
-const FEWEST_PAGES: usize = 4;
+const MIN_PAGES: usize = 4;
 
 /// The ring of an event's samples.
 ///
@@ -109,7 +109,7 @@ impl SampleRing {
         let mapping = loop {
             match Mapping::new(event, (pages + 1) * page_bytes) {
                 Ok(mapping) => break mapping,
-                Err(_) if pages > FEWEST_PAGES => pages /= 2,
+                Err(_) if pages > MIN_PAGES => pages /= 2,
                 Err(error) => return Err(error),
             }
         };

@@ -1,7 +1,7 @@
 //! Histograms of times with bounded size and relative error (HDR, three significant digits).
 //!
-//! A histogram uses 270 KB for a run of any length. Its percentiles are exact to 0.1 %. It stores
-//! nanoseconds; reports have microseconds.
+//! A histogram uses 270 KB for a run of any length. Its percentiles are exact to 0.1 %. The
+//! histogram stores nanoseconds, but reports have microseconds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -4,9 +4,9 @@
 //! Service times alone would hide delays: a generator that waits for a slow server sends its next
 //! request late. A separate histogram shows how late the generator itself was.
 //!
-//! Each CPU runs one thread with its own epoll loop and timing wheel. Threads share a few counters for
-//! the progress line. `perpacket_workload` decides what to request; this crate owns the sockets and
-//! the clock.
+//! Each CPU runs one thread with its own epoll loop and timing wheel. Threads share a few counters
+//! for the progress line. `perpacket_workload` decides what to request. This crate owns the sockets
+//! and the clock.
 
 #![forbid(unsafe_code)]
 

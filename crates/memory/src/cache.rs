@@ -160,9 +160,9 @@ fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     differs == 0
 }
 
-/// Puts `line` into the first way of a set. The lines before its old way move back by one way; if
-/// `line` was absent, all lines do. Returns the overwritten line, which is `line` itself if it was
-/// in the set.
+/// Puts `line` into the first way of a set. The lines before its old way move back by one way. If
+/// `line` was absent, all lines move back. Returns the overwritten line, which is `line` itself if
+/// it was in the set.
 #[inline]
 fn move_to_front(set: &mut [Line], line: Line) -> Line {
     let mut moving = line;

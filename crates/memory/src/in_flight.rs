@@ -1,8 +1,8 @@
 //! Lines of software prefetches that may not have arrived yet.
 //!
-//! A prefetched line enters the caches at once; this table has the time from which it can be used.
-//! The table is read only while a line has not arrived, so without software prefetch it costs one
-//! comparison per access.
+//! A prefetched line enters the caches at once. This table has the time from which the line can be
+//! used. The table is read only while a line has not arrived, so without software prefetch it costs
+//! one comparison per access.
 
 use crate::Line;
 use rustc_hash::FxHashMap;

@@ -21,7 +21,7 @@
 //! - [`Split`]: separate instruction and data caches in front of several second levels, simulated
 //!   in one pass and without times. [`TranslationBuffer`]s. A [`Filter`] that drops accesses
 //!   without effect.
-//! - DRAM latency and, as an option, a single channel that each line keeps busy for a while.
+//! - DRAM latency and, as an option, a single channel that each line occupies for some time.
 //!
 //! # What is not modelled
 //!

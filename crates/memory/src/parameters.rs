@@ -35,7 +35,7 @@ pub struct DramParameters {
     /// Cycles from the processor's request until a line that is in no cache can be used, if the
     /// channel is free.
     pub latency_cycles: u32,
-    /// Cycles that one line keeps the channel busy; 0 for a channel without queueing.
+    /// Cycles for which one line occupies the channel; 0 for a channel without queueing.
     #[serde(default)]
     pub service_cycles: u32,
 }
@@ -59,7 +59,7 @@ pub enum Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HierarchyParameters {
-    /// Bytes in a cache line, the same in all levels; a power of two from 8 to 4096.
+    /// Size of a cache line in bytes, the same in all levels. It is a power of two from 8 to 4096.
     pub line_bytes: u32,
     /// The caches, from the one nearest to the processor to the farthest. There are one to
     /// [`MAX_LEVELS`]. No level may have a lower latency than the previous level.

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 pub const CONFIDENCE: f64 = 0.95;
 
 /// Maximum number of repetitions of one point.
-pub const MOST_REPETITIONS: usize = 256;
+pub const MAX_REPETITIONS: usize = 256;
 
 /// Smallest number of repetitions with which an interval of order statistics reaches
 /// [`CONFIDENCE`].
-const LEAST_REPETITIONS: usize = 6;
+const MIN_REPETITIONS: usize = 6;
 
 /// A sample median with the confidence interval of the true median.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +90,7 @@ pub struct Repetitions {
 impl Default for Repetitions {
     fn default() -> Self {
         Self {
-            values: Vec::with_capacity(MOST_REPETITIONS),
+            values: Vec::with_capacity(MAX_REPETITIONS),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Repetitions {
     ) -> Result<Option<Median>, E> {
         self.values.clear();
         let begin = Instant::now();
-        let mut check_at = LEAST_REPETITIONS;
+        let mut check_at = MIN_REPETITIONS;
         loop {
             self.values.push(measure()?);
             let n = self.values.len();
@@ -118,12 +118,12 @@ impl Repetitions {
             if n < check_at && !late {
                 continue;
             }
-            check_at = (2 * n).min(MOST_REPETITIONS);
+            check_at = (2 * n).min(MAX_REPETITIONS);
             let found = median(&mut self.values);
             let is_precise = found.is_some_and(|median| {
-                n >= LEAST_REPETITIONS && median.relative_half_width() <= limits.precision
+                n >= MIN_REPETITIONS && median.relative_half_width() <= limits.precision
             });
-            if is_precise || late || n >= MOST_REPETITIONS {
+            if is_precise || late || n >= MAX_REPETITIONS {
                 return Ok(found);
             }
         }
@@ -171,7 +171,7 @@ mod tests {
             odd = !odd;
             Ok::<_, Infallible>(if odd { 1.0 } else { 2.0 })
         });
-        assert_eq!(scattered.unwrap().unwrap().n, MOST_REPETITIONS);
+        assert_eq!(scattered.unwrap().unwrap().n, MAX_REPETITIONS);
     }
 
     #[test]

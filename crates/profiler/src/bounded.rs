@@ -12,7 +12,7 @@ const IDLE_ROUNDS: u32 = 10;
 
 /// A name replaces another if it is busier by this factor. With a smaller factor, names with nearly
 /// equal work would replace each other in every round.
-const LEAD: f64 = 2.0;
+const REPLACEMENT_FACTOR: f64 = 2.0;
 
 /// The sums of a limited number of names, and the sum of all other names.
 #[derive(Clone, Debug)]
@@ -78,7 +78,9 @@ impl<V: Default> Bounded<V> {
                     .min_by(|one, other| one.1.work.total_cmp(&other.1.work))
                     .map(|(name, slot)| (name.clone(), slot.work));
                 match least {
-                    Some((loser, least)) if work > LEAD * least => self.named.remove(&loser),
+                    Some((loser, least)) if work > REPLACEMENT_FACTOR * least => {
+                        self.named.remove(&loser)
+                    }
                     _ => break,
                 };
             }

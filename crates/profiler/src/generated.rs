@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longest wait for the answer of the virtual machine.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The routines of a process, sorted by address.
 #[derive(Clone, Debug, Default)]
@@ -108,14 +108,14 @@ fn request_map(pid: u32, own_pid: u32, folder: &Path) -> Option<()> {
             // The process may have ended.
             let _ = kill_process(pid, Signal::QUIT);
         }
-        while !socket.exists() && began.elapsed() < PATIENCE {
+        while !socket.exists() && began.elapsed() < ANSWER_LIMIT {
             thread::sleep(Duration::from_millis(20));
         }
         // The virtual machine may have removed the file already.
         let _ = fs::remove_file(&request);
     }
     let mut stream = UnixStream::connect(&socket).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT)).ok()?;
     stream.write_all(b"1\0jcmd\0Compiler.perfmap\0\0\0").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

@@ -17,7 +17,7 @@ pub struct Share {
 }
 
 /// Smallest number of slices for which their spread is estimated.
-const FEWEST_SLICES: usize = 4;
+const MIN_SLICES: usize = 4;
 
 /// The share of a part in a whole. `slices` has the part and the whole of each slice. The share is
 /// zero if the whole is zero.
@@ -36,7 +36,7 @@ pub fn share(slices: impl Iterator<Item = (f64, f64)> + Clone) -> Share {
         };
     }
     let value = parts / wholes;
-    if n < FEWEST_SLICES {
+    if n < MIN_SLICES {
         return Share {
             value,
             bounds: None,

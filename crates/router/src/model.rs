@@ -93,7 +93,7 @@ impl Martians {
 /// A router: interfaces, routes, neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Router {
-    /// Interfaces; a frame's ingress and egress are indices of this list.
+    /// The interfaces. The ingress and the egress of a frame are indices of this list.
     pub interfaces: Vec<Interface>,
     /// Routes to networks beyond those of the interfaces.
     pub routes: Vec<Route>,

@@ -249,7 +249,7 @@ fn check_fragments(before: Packet<'_>, fragments: &[Packet<'_>]) -> Result<(), B
         if fragment.more_fragments() != (!is_last || before.more_fragments()) {
             return Err(Breach::Fragments("a wrong flag \"more fragments\""));
         }
-        // Length, flags, offset, TTL and checksum may differ; the other fields may not.
+        // Only length, flags, offset, TTL and checksum may differ.
         let header = &before.header()[..20];
         check_unchanged(
             header,

@@ -1,4 +1,5 @@
-//! The counters of each worker. Only the worker writes them; any thread or process may read them.
+//! The counters of each worker. Only the worker writes its counters. Any thread or process may read
+//! them.
 //!
 //! They are in memory that forked processes share, so that one report covers all architectures. With
 //! a single writer, an addition needs no locked instruction.

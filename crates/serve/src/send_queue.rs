@@ -37,7 +37,7 @@ const MAX_SLICES: usize = 64;
 const STACK_SLICES: usize = 2;
 
 /// The memory of a buffer is reduced to this many bytes before reuse.
-const KEPT_BYTES: usize = 1 << 16;
+const REUSED_BYTES: usize = 1 << 16;
 
 /// Maximum number of bytes of one sendfile. The limit keeps other clients from waiting long.
 pub const FILE_PART_BYTES: u64 = 1 << 20;
@@ -108,7 +108,7 @@ impl SendQueue {
 
     /// Frees most of the memory of a large buffer.
     pub fn trim(&mut self) {
-        self.text.shrink_to(KEPT_BYTES);
+        self.text.shrink_to(REUSED_BYTES);
         self.pieces.shrink_to(MAX_SLICES);
     }
 
@@ -257,7 +257,7 @@ impl SendQueue {
         self.with_slices(|slices| rustix::net::sendmsg(socket, slices, &mut control, flags))
     }
 
-    /// Fills `slices` with the pieces in memory up to the next file; returns the number of slices.
+    /// Fills `slices` with the pieces in memory up to the next file. Returns the number of slices.
     pub fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for piece in &self.pieces[self.first..] {

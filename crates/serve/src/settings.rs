@@ -84,7 +84,7 @@ pub struct Settings {
     pub cores: Vec<usize>,
     /// Number of threads or processes in the pools of `threads` and `processes`.
     pub threads: usize,
-    /// Size in bytes. sendfile sends files larger than this; smaller ones are sent from memory.
+    /// Size in bytes. Larger files are sent by sendfile, and smaller files are sent from memory.
     ///
     /// `benches/sendfile_threshold.py` measured the CPU time of sendfile divided by that of sending
     /// from memory (loopback, Zen 4, Linux 6.18). The ratio is 1.15 at 10 KB, 0.89 at 64 KiB, 0.70
@@ -102,8 +102,8 @@ pub struct Settings {
     /// two of them ready at a time. `benches/serve_against_nginx.py` has the figures. The wait adds
     /// up to this time to the latency.
     pub coalesce_us: u64,
-    /// Size of a file cache, in bytes. Each loop and each process has a cache of its own; the
-    /// threads of `threads` share one. Each cache uses up to a sixteenth more for prebuilt
+    /// Size of a file cache, in bytes. Each loop and each process has a cache of its own, but the
+    /// threads of `threads` share one cache. Each cache uses up to a sixteenth more for prebuilt
     /// responses.
     pub cache_bytes: u64,
     /// How long a cached file is served before it is compared with the file on disk again, in

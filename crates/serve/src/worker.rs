@@ -91,7 +91,8 @@ pub enum BatchEnd {
     NeedsJob(Job),
     /// The next request may take long, see [`Worker::defers`]. Pass the same input again later.
     Deferred,
-    /// Close the connection after the output is sent; `true` if the client may still be sending.
+    /// Close the connection after the output is sent. The value is true if the client may still be
+    /// sending.
     Close(bool),
 }
 

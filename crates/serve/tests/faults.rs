@@ -17,7 +17,7 @@ use started::{Started, pattern, settings};
 
 /// One event loop with epoll, one with io_uring, and one pool with blocking calls: their code paths
 /// differ.
-const WAYS: [Architecture; 3] = [
+const ARCHITECTURES: [Architecture; 3] = [
     Architecture::Events,
     Architecture::Threads,
     Architecture::Uring,
@@ -76,7 +76,7 @@ fn malformed_and_oversized_requests_get_an_error_status_and_close_the_connection
             400,
         ),
     ];
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for (request, status) in &cases {
             for mut client in server.both() {
@@ -91,7 +91,7 @@ fn malformed_and_oversized_requests_get_an_error_status_and_close_the_connection
 
 #[test]
 fn slow_and_idle_clients_are_closed_by_the_time_outs() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(quick(architecture));
         for mut slow in server.both() {
             slow.send("GET / HT");
@@ -114,7 +114,7 @@ fn slow_and_idle_clients_are_closed_by_the_time_outs() {
 
 #[test]
 fn a_client_that_reads_nothing_is_closed() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(quick(architecture));
         let clients = server.both().map(|mut client| {
             client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -154,7 +154,7 @@ fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
         assert_eq!(server.finish().connections.timed_out, 0);
     };
     std::thread::scope(|scope| {
-        for architecture in WAYS.into_iter().chain([Architecture::Single]) {
+        for architecture in ARCHITECTURES.into_iter().chain([Architecture::Single]) {
             scope.spawn(move || read_all(architecture));
         }
     });
@@ -162,7 +162,7 @@ fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
 
 #[test]
 fn a_last_response_arrives_whole_also_when_the_client_sends_more() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for mut client in server.both() {
             let last = "GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
@@ -215,7 +215,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
 fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
     const MOST_BYTES: usize = 300 << 20;
     let request = format!("GET /a.txt HTTP/1.1\r\nHost: {}\r\n\r\n", "h".repeat(400));
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             request_timeout_s: 600.0,
             ..settings(architecture)
@@ -253,7 +253,7 @@ fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
 
 #[test]
 fn a_half_closed_client_gets_its_responses() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for mut client in server.both() {
             client.send(
@@ -269,7 +269,7 @@ fn a_half_closed_client_gets_its_responses() {
 
 #[test]
 fn clients_that_reset_their_connections_leave_nothing_behind() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for number in 0..40 {
             let mut client = if number < 20 {
@@ -295,7 +295,7 @@ fn clients_that_reset_their_connections_leave_nothing_behind() {
 
 #[test]
 fn nothing_outside_the_root_is_served() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();
         let server = Started::new(settings(architecture));
@@ -332,7 +332,7 @@ fn a_pipe_in_the_root_does_not_block_the_server() {
 
 #[test]
 fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             revalidate_ms: 0,
             ..settings(architecture)
@@ -364,7 +364,7 @@ fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found(
 
 #[test]
 fn a_file_truncated_while_it_is_sent_closes_only_that_connection() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         let path = server.root().join("huge");
         let file = fs::File::create(&path).unwrap();
@@ -384,7 +384,7 @@ fn a_file_truncated_while_it_is_sent_closes_only_that_connection() {
 
 #[test]
 fn a_file_deleted_while_it_is_sent_arrives_whole() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         let mut client = server.connect();
         client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -397,7 +397,7 @@ fn a_file_deleted_while_it_is_sent_arrives_whole() {
 #[test]
 fn a_disk_error_is_500_for_that_request_alone() {
     // A read of address 0 in `/proc/self/mem` fails with EIO, like a failed disk.
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             root: Some("/proc/self".into()),
             ..settings(architecture)
@@ -410,7 +410,7 @@ fn a_disk_error_is_500_for_that_request_alone() {
 
 #[test]
 fn clients_above_the_limit_get_503_with_retry_after() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             max_connections: Some(2),
             ..settings(architecture)

@@ -10,7 +10,7 @@ use perpacket_serve::{Architecture, ServeError, Server, Settings};
 use started::{Started, pattern, settings};
 
 /// A server of each architecture that can run in a thread of a test. `processes` forks, which is
-/// unsafe in a test program with many threads; the agent's tests cover it.
+/// unsafe in a test program with many threads. The agent's tests cover it.
 fn each() -> Vec<Started> {
     each_with(settings)
 }

@@ -60,7 +60,7 @@ impl Secured {
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let socket = TcpStream::connect(self.server.address).unwrap();
-        socket.set_read_timeout(Some(started::PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(started::WAIT_LIMIT)).unwrap();
         let mut stream = StreamOwned::new(connection, socket);
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();

@@ -86,7 +86,7 @@ impl TimerWheel {
         self.link(timer, due_tick);
     }
 
-    /// Cancels a timer; nothing happens if it is not set.
+    /// Cancels a timer. If the timer is not set, nothing happens.
     #[inline]
     pub fn cancel(&mut self, timer: u32) {
         let Some(&Entry {

@@ -1,9 +1,9 @@
 //! `load http`: sends requests to a web server and measures the responses.
 //!
-//! [`run`] starts the threads and returns the report. `settings` describes a load; `sessions` turns
-//! its workload into requests and `schedule` into arrival times; `worker` is the loop of a thread,
-//! `exchange` a request and its response; `counts` are the counts of one thread, and `report` adds
-//! them up.
+//! [`run`] starts the threads and returns the report. `settings` describes a load. `sessions` turns
+//! its workload into requests, and `schedule` computes arrival times. `worker` is the loop of a
+//! thread, and `exchange` handles a request and its response. `counts` are the counts of one
+//! thread, and `report` adds them up.
 
 mod application;
 mod connection;
@@ -174,7 +174,7 @@ fn concurrency(settings: &Settings) -> u64 {
 /// Number of threads of a load.
 ///
 /// # Errors
-/// The settings ask for more than 4096.
+/// The settings request more than 4096 threads.
 pub fn threads(settings: &Settings) -> Result<u32, LoadError> {
     let connections = settings.shard.share(concurrency(settings));
     let machine = thread::available_parallelism().map_or(1, NonZero::get);

@@ -66,7 +66,7 @@ impl PageCounts {
         }
     }
 
-    /// The report of each page; `names` has their names.
+    /// The report of each page. `names` has the names of the pages.
     pub(crate) fn report(&self, names: Vec<String>, duration_s: f64) -> Vec<PageReport> {
         let named = names.into_iter().zip(&self.0);
         named

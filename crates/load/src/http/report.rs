@@ -35,7 +35,7 @@ pub struct Report {
     pub arrivals: &'static str,
     /// Arrivals of requests or sessions per second, in an open loop.
     pub arrivals_per_s: Option<f64>,
-    /// Factor by which the run is faster than the log, if it keeps the log's times.
+    /// Factor by which the run is faster than the log, if the run uses the log's times.
     pub speed: Option<f64>,
     /// Maximum number of connections at a time.
     pub connections: u32,
@@ -73,7 +73,7 @@ pub struct Report {
     pub schedule_lag_us: LatencySummary,
     /// Requests (sessions, with session arrivals) that were due and not sent.
     pub unsent: u64,
-    /// Requests without a complete response at the end; no latency includes them.
+    /// Requests without a complete response at the end. No latency includes them.
     pub unfinished: u64,
     /// Longest wait of an unfinished request since its intended start, in microseconds.
     pub oldest_unfinished_us: f64,
@@ -293,7 +293,7 @@ impl Report {
             return Some(format!(
                 "{}: every request failed: {}",
                 self.url,
-                self.errors_in_words()
+                self.describe_errors()
             ));
         }
         (self.unfinished > 0).then(|| {
@@ -317,7 +317,7 @@ impl Report {
     }
 
     /// The errors with their counts and first examples.
-    fn errors_in_words(&self) -> String {
+    fn describe_errors(&self) -> String {
         let kinds = self.errors.iter().map(|(kind, count)| {
             let first = self
                 .error_examples

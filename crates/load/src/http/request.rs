@@ -33,7 +33,7 @@ pub(crate) struct RequestWriter {
 /// Parts of a request that depend on the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
-    /// Whether to ask the server to close.
+    /// Whether the request tells the server to close the connection.
     pub close: bool,
     /// Date of the client's copy.
     pub copy_date: &'a [u8; DATE_BYTES],

@@ -104,7 +104,7 @@ impl Session {
         self.rounds <= 1 && self.position + 1 >= self.requests.len()
     }
 
-    /// Advances to the next request; false at the end of the session.
+    /// Advances to the next request. Returns false at the end of the session.
     #[inline]
     pub(crate) fn advance(&mut self) -> bool {
         self.position += 1;

@@ -62,7 +62,7 @@ impl Plan {
             Workload::File => {
                 let kind = Kind::File {
                     lengths: settings.requests_per_connection,
-                    kept_session_share: kept_sessions(settings),
+                    kept_session_share: persistent_session_share(settings),
                 };
                 (kind, Arc::new(Paths::new("", [path])))
             }
@@ -101,7 +101,7 @@ impl Plan {
             }
             Workload::Application { file, .. } => {
                 let application = Application::read(file)?;
-                let most = application.most_clients();
+                let most = application.max_clients();
                 if f64::from(settings.connections) > most {
                     return Err(LoadError::Usage(format!(
                         "clients: {}: expected at most {most}, as a number in {} has {most} values \
@@ -179,7 +179,7 @@ impl Plan {
                     self.shard.index + self.shard.shards * thread,
                     self.shard.shards * threads,
                 ),
-                chance: Stream::new(seed, "walks of clients"),
+                random: Stream::new(seed, "walks of clients"),
             },
             Kind::Log {
                 log,
@@ -214,7 +214,7 @@ impl Plan {
 
 /// The share of sessions on persistent connections that results in the configured share of
 /// *requests*.
-fn kept_sessions(settings: &Settings) -> f64 {
+fn persistent_session_share(settings: &Settings) -> f64 {
     let share = settings.keep_alive_share.unwrap_or(1.0);
     let mean = settings
         .requests_per_connection
@@ -255,7 +255,7 @@ pub(crate) enum ThreadSessions {
     Application {
         application: Arc<Application>,
         free: FreeValues,
-        chance: Stream,
+        random: Stream,
     },
     /// Sessions of a log: at the log's times or as fast as possible, once or repeatedly.
     Log {
@@ -320,9 +320,9 @@ impl ThreadSessions {
             Self::Application {
                 application,
                 free,
-                chance,
+                random,
             } => {
-                let first = application.first(&mut session.client, chance, free);
+                let first = application.first(&mut session.client, random, free);
                 session.requests.push(first);
                 rounds = ENDLESS;
             }
@@ -355,7 +355,7 @@ impl ThreadSessions {
     pub(crate) fn next_page(&mut self, session: &mut Session, is_right: bool) {
         let Self::Application {
             application,
-            chance,
+            random,
             ..
         } = self
         else {
@@ -364,7 +364,7 @@ impl ThreadSessions {
         let next = session
             .current()
             .filter(|_| is_right)
-            .and_then(|request| application.next(request.object, &mut session.client, chance));
+            .and_then(|request| application.next(request.object, &mut session.client, random));
         match next {
             Some(next) => session.requests[0] = next,
             None => session.clear(),

@@ -159,7 +159,7 @@ impl Arrivals {
         }
     }
 
-    /// Factor by which the run is faster than the log, if it keeps the log's times.
+    /// Factor by which the run is faster than the log, if the run uses the log's times.
     #[must_use]
     pub fn speed(self) -> Option<f64> {
         match self {
@@ -215,7 +215,7 @@ pub enum Workload {
         objects: Option<PathBuf>,
         /// The start times of requests within their second.
         spread: Spread,
-        /// Whether to begin the log again at its end; otherwise the run ends with it.
+        /// Whether to begin the log again at its end. If not, the run ends with the log.
         repeats: bool,
     },
 }
@@ -294,7 +294,7 @@ pub enum Check {
 }
 
 /// The maximum number of processes that share a load.
-const MOST_SHARDS: u32 = 4096;
+const MAX_SHARDS: u32 = 4096;
 
 /// The part of a load that one of several processes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,14 +337,14 @@ impl FromStr for Shard {
         text.split_once('/')
             .and_then(|(index, shards)| Some((index.parse().ok()?, shards.parse().ok()?)))
             .filter(|(index, shards): &(u32, u32)| {
-                (1..=*shards).contains(index) && *shards <= MOST_SHARDS
+                (1..=*shards).contains(index) && *shards <= MAX_SHARDS
             })
             .map(|(index, shards)| Self {
                 index: index - 1,
                 shards,
             })
             .ok_or_else(|| {
-                format!("{text}: expected I/N with I from 1 to N and N up to {MOST_SHARDS}")
+                format!("{text}: expected I/N with I from 1 to N and N up to {MAX_SHARDS}")
             })
     }
 }

@@ -281,7 +281,7 @@ impl EventLoop {
         }
     }
 
-    /// Receives on a connection; for `ended` see [`Flow::receive`].
+    /// Receives on a connection. See [`Flow::receive`] for `ended`.
     fn receive(&mut self, slot: u32, ended: bool) {
         let drops = self.listener.is_some();
         let Some(flow) = &mut self.flows[slot as usize] else {

@@ -45,7 +45,7 @@ const SAMPLED: usize = 256;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The maximum number of threads.
-const MOST_THREADS: u32 = 4096;
+const MAX_THREADS: u32 = 4096;
 /// The start of the window while the window has not started.
 const NOT_YET: u64 = u64::MAX;
 
@@ -144,7 +144,7 @@ pub fn threads(settings: &Settings) -> u32 {
         0 => settings.threads.unwrap_or(machine),
         cpus => cpus,
     };
-    wanted.min(settings.connections).min(MOST_THREADS)
+    wanted.min(settings.connections).min(MAX_THREADS)
 }
 
 /// Begins the window once all threads are ready, and reports progress.

@@ -143,7 +143,7 @@ const BATCHED_FROM_CLIENTS: usize = 200;
 const BATCH_INTERVAL_NS: u64 = 1_000_000;
 
 /// The maximum number of clients that start between two checks of the sockets.
-const STARTS_PER_TURN: usize = 64;
+const STARTS_PER_ROUND: usize = 64;
 
 /// Time limit of the responses to TEARDOWN.
 const TEAR_DOWN_LIMIT_NS: u64 = 2_000_000_000;
@@ -351,7 +351,7 @@ impl<'a> Run<'a> {
 
     /// Starts the clients whose start time has come.
     fn start_due_clients(&mut self, now: u64) -> Result<(), Error> {
-        for _ in 0..STARTS_PER_TURN {
+        for _ in 0..STARTS_PER_ROUND {
             if self.next_start_ns() > now {
                 return Ok(());
             }
@@ -427,7 +427,7 @@ impl<'a> Run<'a> {
         let end_ns = monotonic_ns() + TEAR_DOWN_LIMIT_NS;
         for number in 0..self.clients.len() {
             self.clients[number].tear_down(monotonic_ns());
-            if number % STARTS_PER_TURN == 0 {
+            if number % STARTS_PER_ROUND == 0 {
                 self.poll_once(&mut events, 0)?;
             }
         }
@@ -435,7 +435,7 @@ impl<'a> Run<'a> {
             && self
                 .clients
                 .iter()
-                .any(|client| client.phase != Phase::Over)
+                .any(|client| client.phase != Phase::Ended)
         {
             self.poll_once(&mut events, 50_000_000)?;
         }

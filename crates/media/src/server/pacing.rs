@@ -37,7 +37,7 @@ enum Pace {
     /// The block of the next packet has not been read.
     Starved,
     /// The stream is at its end, or the file cannot be read.
-    Over { failed: bool },
+    Ended { failed: bool },
     /// The client receives no more packets.
     Gone,
 }
@@ -63,7 +63,7 @@ impl EventLoop {
         match self.send_due(token, session) {
             Pace::Later(due_ns) => self.timers.set(token as u32, due_ns),
             Pace::Starved => count(&self.shared.counters.starved),
-            Pace::Over { failed } => {
+            Pace::Ended { failed } => {
                 let failed = failed || session.cut_short;
                 self.finish(&mut connection, failed);
             }
@@ -84,7 +84,7 @@ impl EventLoop {
                 starved,
             } = &mut session.sender
             else {
-                return Pace::Over { failed: true };
+                return Pace::Ended { failed: true };
             };
             let now = monotonic_ns();
             let due_ns = stream.due_ns(stream.next);
@@ -94,7 +94,7 @@ impl EventLoop {
             // The end of the stream is due when the time of the last packet has passed. Some
             // players drop a packet that arrives after the goodbye.
             if stream.next >= stream.end {
-                return Pace::Over { failed: false };
+                return Pace::Ended { failed: false };
             }
             let Some((_, Some(block))) = ahead.front() else {
                 *starved = true;
@@ -105,7 +105,7 @@ impl EventLoop {
             let available = block.packets_from(stream.next, layout, limit);
             if available == 0 {
                 // The block is shorter than the layout requires, because the file shrank.
-                return Pace::Over { failed: true };
+                return Pace::Ended { failed: true };
             }
             let mut packets = 1;
             while packets < available {
@@ -120,7 +120,7 @@ impl EventLoop {
             match stream.send(&block, packets, now, &mut self.buffers) {
                 SendOutcome::Done => {}
                 SendOutcome::Gone => return Pace::Gone,
-                SendOutcome::Broken => return Pace::Over { failed: true },
+                SendOutcome::Broken => return Pace::Ended { failed: true },
             }
         }
     }

@@ -38,8 +38,8 @@ pub fn is_transport_stream(bytes: &[u8]) -> bool {
             .all(|&byte| byte == SYNC)
 }
 
-/// The clock references of whole packets. `bytes` starts with a packet; packets without a sync byte
-/// are skipped.
+/// The clock references of whole packets. `bytes` must start with a packet. Packets without a sync
+/// byte are skipped.
 pub fn clock_references(bytes: &[u8]) -> impl DoubleEndedIterator<Item = ClockReference> + '_ {
     bytes
         .chunks_exact(PACKET_BYTES)

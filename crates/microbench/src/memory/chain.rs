@@ -19,13 +19,13 @@ use crate::interval::{Limits, Repetitions};
 
 /// Number of loads in the shortest timed walk. They take some microseconds, much longer than a
 /// reading of the clock.
-const LEAST_LOADS: usize = 2048;
+const MIN_LOADS: usize = 2048;
 
 /// Number of loads in the longest timed walk. They take about a millisecond in memory.
-const MOST_LOADS: usize = 1 << 13;
+const MAX_LOADS: usize = 1 << 13;
 
 /// Maximum number of untimed loads. They fill the caches.
-const MOST_UNTIMED_LOADS: usize = 1 << 20;
+const MAX_UNTIMED_LOADS: usize = 1 << 20;
 
 /// Seed of the rings. The same seed makes the order the same on every machine.
 const SEED: u64 = 2003;
@@ -75,8 +75,8 @@ impl Chain {
     ) -> Option<ChainRow> {
         let lines = (bytes / WORD_BYTES / self.line_words).max(1);
         self.link(lines);
-        let mut at = self.walk(0, lines.min(MOST_UNTIMED_LOADS));
-        let loads = lines.clamp(LEAST_LOADS, MOST_LOADS);
+        let mut at = self.walk(0, lines.min(MAX_UNTIMED_LOADS));
+        let loads = lines.clamp(MIN_LOADS, MAX_LOADS);
         let Ok(median) = repetitions.until_precise(limits, || {
             let begin = Instant::now();
             at = black_box(self.walk(at, loads));

@@ -220,7 +220,7 @@ impl Parts {
 }
 
 /// Walks groups of columns. Group numbers wrap around at the end of the block. Returns a value that
-/// depends on the words read, so that the compiler keeps the reads.
+/// depends on the words read, so that the compiler does not drop the reads.
 ///
 /// The buffer must have [`Parts::buffer_words`].
 pub fn run(

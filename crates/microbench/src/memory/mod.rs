@@ -115,7 +115,8 @@ pub struct Report {
     pub word_bytes: usize,
     /// How bytes are counted.
     pub counting: &'static str,
-    /// Confidence of the intervals, as a share; fewer than six repetitions reach less.
+    /// Confidence of the intervals, as a fraction. With fewer than six repetitions the confidence
+    /// is lower.
     pub confidence: f64,
     /// Half width of an interval that is narrow enough, as a share.
     pub precision: f64,
@@ -397,7 +398,8 @@ mod tests {
     fn every_operation_size_and_stride_that_fits_has_a_row() {
         let report = run(&quick(), |_| ControlFlow::Continue(())).unwrap();
         assert!(report.complete);
-        // Six sizes of 64 to 2048 words; strides of up to half the words of a part, nine at most.
+        // There are six sizes of 64 to 2048 words. Strides go up to half the words of a part, with
+        // nine at most.
         let rows = |operation| {
             let of = |row: &&SurfaceRow| row.operation == operation;
             report.surface.iter().filter(of).count()

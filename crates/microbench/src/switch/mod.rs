@@ -35,7 +35,7 @@ const METHOD: &str = "time of a pass of the token, less the time in which one me
                       same system calls and reads the same working set";
 
 /// Maximum number of members of a ring.
-pub const MOST_MEMBERS: usize = 4096;
+pub const MAX_MEMBERS: usize = 4096;
 
 /// Largest working set of a member, in bytes.
 pub const LARGEST_BYTES: usize = 16 << 20;
@@ -72,7 +72,7 @@ impl Kind {
 pub struct Settings {
     /// Kinds of members.
     pub kinds: Vec<Kind>,
-    /// Sizes of rings, from 2 to [`MOST_MEMBERS`].
+    /// Sizes of rings, from 2 to [`MAX_MEMBERS`].
     pub members: Vec<usize>,
     /// Bytes that each member reads when it has the token, up to [`LARGEST_BYTES`].
     pub working_sets_bytes: Vec<usize>,
@@ -142,7 +142,8 @@ pub struct Report {
     pub machine: Machine,
     /// How the cost of a switch is computed.
     pub method: &'static str,
-    /// Confidence of the intervals, as a share; fewer than six repetitions reach less.
+    /// Confidence of the intervals, as a fraction. With fewer than six repetitions the confidence
+    /// is lower.
     pub confidence: f64,
     /// Half width of an interval that is narrow enough, as a share of the median.
     pub precision: f64,
@@ -212,7 +213,7 @@ fn check(settings: &Settings) -> Result<(), BenchError> {
         })
     };
     for &members in &settings.members {
-        if !(2..=MOST_MEMBERS).contains(&members) {
+        if !(2..=MAX_MEMBERS).contains(&members) {
             return wrong("members", members, "from 2 to 4096 members");
         }
     }
@@ -362,8 +363,8 @@ fn time(
         rounds *= 2;
     }
     let passes = rounds * point.members;
-    let mut passes_ns = Vec::with_capacity(crate::interval::MOST_REPETITIONS);
-    let mut alone = Vec::with_capacity(crate::interval::MOST_REPETITIONS);
+    let mut passes_ns = Vec::with_capacity(crate::interval::MAX_REPETITIONS);
+    let mut alone = Vec::with_capacity(crate::interval::MAX_REPETITIONS);
     let mut rounds_led = 0;
     let departures_before = Usage::of_thread().switches();
     let limits = Limits {

@@ -16,7 +16,7 @@ const CLOSED: u32 = 0;
 /// The state of a lock: its member has the token.
 const OPEN: u32 = 1;
 /// The state of a lock: the ring has ended.
-const OVER: u32 = 2;
+const ENDED: u32 = 2;
 
 /// Longest sleep, so that a lost token does not block the ring for ever.
 const LONGEST_SLEEP_S: i64 = 5;
@@ -27,7 +27,7 @@ pub enum Wake {
     /// The member has the token.
     Token,
     /// The ring has ended.
-    Over,
+    Ended,
     /// The time is up.
     Timeout,
 }
@@ -64,7 +64,7 @@ impl Ring {
             // overwritten.
             match state.compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Wake::Token,
-                Err(OVER) => return Wake::Over,
+                Err(ENDED) => return Wake::Ended,
                 Err(_) => {}
             }
             let longest = futex::Timespec {
@@ -87,7 +87,7 @@ impl Ring {
     /// Ends the ring for all members.
     pub fn end(&self) {
         for member in 0..self.members() {
-            self.open(member, OVER);
+            self.open(member, ENDED);
         }
     }
 
@@ -100,7 +100,7 @@ impl Ring {
                     read(working_set);
                     self.pass_to(next);
                 }
-                Wake::Over => return,
+                Wake::Ended => return,
                 // The machine may have been suspended, so the leader decides whether the token is
                 // lost.
                 Wake::Timeout => {}

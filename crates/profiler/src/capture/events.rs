@@ -68,7 +68,7 @@ pub struct Pass {
     pub rate: Rate,
 }
 
-/// The passes of a profile; each runs for an equal part of the window.
+/// The passes of a profile. Each pass runs for an equal part of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSet {
     /// Name of the set.

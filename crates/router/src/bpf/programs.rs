@@ -61,7 +61,7 @@ pub fn pass() -> Assembler {
 
 /// Maximum number of clock readings for one frame, about 100 us. After these readings, the program
 /// sends the frame before its due time.
-const MOST_CLOCK_READINGS: i32 = 4096;
+const MAX_CLOCK_READINGS: i32 = 4096;
 
 /// Sends every frame through an interface at its due time, with the headers of a stream. The
 /// numbers of `pace` are in nanoseconds: the due time of the next frame (monotonic), the time
@@ -101,7 +101,7 @@ pub fn redirect(
         .load(Double, R1, R6, 0)
         .jump_if_register(R0, AtLeast, R1, "due")
         .add(R8, 1)
-        .jump_if(R8, Below, MOST_CLOCK_READINGS, "early")
+        .jump_if(R8, Below, MAX_CLOCK_READINGS, "early")
         .label("due")
         .store(Double, R6, 16, R0)
         .load(Double, R1, R6, 0)
@@ -148,7 +148,7 @@ pub fn add_cost(cost: &Numbers) -> Assembler {
         .call(TIME_NS)
         .jump_if_register(R0, AtLeast, R7, "due")
         .add(R9, 1)
-        .jump_if(R9, Below, MOST_CLOCK_READINGS, "early")
+        .jump_if(R9, Below, MAX_CLOCK_READINGS, "early")
         .label("due")
         .subtract_register(R0, R8)
         .set(R1, 1)

@@ -1,8 +1,8 @@
 //! The cache of files by path and coding, bounded in bytes.
 //!
-//! It evicts by the clock algorithm: a hit marks its entry; a hand goes round, clears marks, and
-//! evicts the first entry without a mark. Keys are normalized paths of existing files, so clients
-//! cannot choose keys to make the hash slow.
+//! It evicts by the clock algorithm: a hit marks its entry. To evict, a pointer moves around the
+//! entries, clears their marks, and evicts the first entry without a mark. Keys are normalized
+//! paths of existing files, so clients cannot choose keys to make the hash slow.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

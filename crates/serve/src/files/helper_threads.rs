@@ -165,7 +165,7 @@ impl HelperThreads {
     /// Stops the threads after their current jobs, and waits for them.
     pub fn stop(self) {
         self.queue.stop.store(true, Ordering::Relaxed);
-        // Take the lock once: then no thread is between its check of the flag and its wait.
+        // Lock the queue once, so that no thread is between its check of the flag and its wait.
         drop(self.queue.jobs.lock());
         self.queue.filled.notify_all();
         for thread in self.threads {

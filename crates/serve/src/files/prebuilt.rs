@@ -26,7 +26,7 @@ pub struct PrebuiltResponses {
     slots: Box<[Slot]>,
 }
 
-/// A slot belongs to the first file of a second that hashes to it.
+/// A slot for one file. In each second, it belongs to the first file that hashes to it.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     /// A weak reference: it reserves the entry's address, which is the key, but does not keep the

@@ -71,7 +71,7 @@ impl Root {
         self.folder.as_fd()
     }
 
-    /// Opens a file for reading; `path` is relative and normalized.
+    /// Opens a file for reading. `path` must be relative and normalized.
     ///
     /// # Errors
     /// The errors of open(2). `EXDEV` or `ELOOP` for a path that leads out of the root.
@@ -91,7 +91,7 @@ impl Root {
         let path = if path.is_empty() { b"." } else { path };
         if self.kernel_resolves {
             let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-            // EAGAIN: a folder was moved at the same time (openat2(2)); try again.
+            // With EAGAIN, a folder was moved at the same time (openat2(2)), so try again.
             for _ in 0..3 {
                 match openat2(&self.folder, path, flags, Mode::empty(), within) {
                     Err(Errno::AGAIN) => {}

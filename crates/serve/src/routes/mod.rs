@@ -78,7 +78,7 @@ const LAST_NS: f64 = 1000.0;
 
 /// Largest factor by which the estimated duration of a round may grow between two reads of the
 /// clock.
-const MOST_GROWTH: f64 = 1.02;
+const MAX_GROWTH: f64 = 1.02;
 
 thread_local! {
     /// Duration of a round of [`burn_cpu`] on this thread, from the last measurement.
@@ -109,7 +109,7 @@ pub fn burn_cpu(microseconds: u64) {
         // little but read the clock.
         let measured_ns = (then_ns - now_ns) / rounds;
         if rounds > MIN_ROUNDS && measured_ns > 0.0 {
-            ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MOST_GROWTH));
+            ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MAX_GROWTH));
         }
         now_ns = then_ns;
     }

@@ -157,7 +157,7 @@ pub fn demographics(number: u64) -> u16 {
     (high & low) | 1 << (mixed >> 60)
 }
 
-/// The advertisement that a user sees after `last`; `last + 1` if none matches.
+/// The advertisement that a user sees after `last`. It is `last + 1` if no advertisement matches.
 #[must_use]
 pub fn next_ad(user: u64, last: u64) -> u64 {
     let wanted = demographics(user);

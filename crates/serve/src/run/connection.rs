@@ -20,7 +20,7 @@ pub enum Waiting {
     Sending,
     /// A helper thread. There is no time-out, because the client does not cause the delay.
     Helper,
-    /// The client, to close. The last response is sent; further input is discarded.
+    /// The client's close. The last response has been sent, and further input is discarded.
     Lingering,
 }
 
@@ -153,7 +153,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Adds a connection; returns its token.
+    /// Adds a connection. Returns its token.
     pub fn insert(&mut self, connection: Connection) -> u64 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));

@@ -31,7 +31,7 @@ const LINGER_MS: u64 = 2000;
 /// Maximum number of reads of discarded input before other connections are served.
 const DISCARDED_READS: usize = 16;
 
-/// Number of send queues kept for reuse: one for each event that a loop handles at a time.
+/// Number of unused send queues that a loop stores: one for each event that it handles at a time.
 const SPARES: usize = 256;
 
 /// How long a loop answers deferred requests before it checks for events of other clients.
@@ -122,7 +122,7 @@ impl ConnectionHandler {
         }
     }
 
-    /// Passes the result of a job to its connection; `false` if the connection is closed.
+    /// Passes the result of a job to its connection. Returns `false` if the connection is closed.
     pub fn apply_job_result(
         &mut self,
         connections: &mut Connections,
@@ -194,7 +194,7 @@ impl ConnectionHandler {
         );
     }
 
-    /// Whether a client still acknowledges bytes of a response; if so, sets the next deadline.
+    /// Whether a client still acknowledges bytes of a response. If so, sets the next deadline.
     ///
     /// The bytes that [`Self::send`] wrote are no measure of progress. The kernel reports a socket
     /// as writable only when a third of its send buffer of up to 4 MiB is free. A slow client may
@@ -225,7 +225,7 @@ impl ConnectionHandler {
         true
     }
 
-    /// Keeps a send queue for reuse.
+    /// Stores a send queue for reuse.
     pub fn recycle(&mut self, mut out: Box<SendQueue>) {
         if self.spares.len() < SPARES {
             out.trim();
@@ -239,7 +239,7 @@ impl ConnectionHandler {
         self.next_deadline_ms = self.next_deadline_ms.min(connection.deadline_ms);
     }
 
-    /// Sends the connection's output; `Ok(true)` if all of it was sent.
+    /// Sends the connection's output. Returns `Ok(true)` if all of it was sent.
     fn send_queued(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
         if connection.waiting == Waiting::Helper {
             return Ok(false);
@@ -428,8 +428,8 @@ impl ConnectionHandler {
         }
     }
 
-    /// Answers; returns how many bytes of the input were consumed. The output stays with the
-    /// connection.
+    /// Answers requests. Returns how many bytes of the input were consumed. The output stays with
+    /// the connection.
     #[inline]
     pub fn answer(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         let before = connection.http.answered;

@@ -56,7 +56,7 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Accepts a connection; returns it with the client's address.
+/// Accepts a connection. Returns it and the client's address.
 pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, IpAddr), Errno> {
     let (socket, address) = acceptfrom_with(listener, flags | SocketFlags::CLOEXEC)?;
     let peer = address
@@ -75,7 +75,8 @@ impl ReserveDescriptor {
         Self(open_descriptor())
     }
 
-    /// Accepts the next client with the reserved descriptor and rejects it; `false` if that fails.
+    /// Accepts the next client with the reserved descriptor and rejects it. Returns `false` if that
+    /// fails.
     pub fn reject_next(&mut self, listener: BorrowedFd<'_>, response: &[u8]) -> bool {
         drop(self.0.take());
         let accepted = accept(listener, SocketFlags::NONBLOCK);

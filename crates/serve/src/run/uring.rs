@@ -36,7 +36,7 @@ const PAUSE_MS: u64 = 100;
 
 /// When a connection has this many bytes of waiting requests, its multishot receive is cancelled.
 /// The kernel may have received more bytes by then.
-const MOST_WAITING_BYTES: usize = 65_536;
+const MAX_WAITING_BYTES: usize = 65_536;
 
 /// How many times the loop waits for operations under way when it ends, [`LAST_WAIT`] each time.
 const LAST_WAITS: usize = 20;
@@ -246,7 +246,7 @@ impl Loop<'_> {
                     connection.has_requests = true;
                 }
                 if let Receiving::Multishot(standing) = connection.operations.receiving
-                    && connection.input.len() > MOST_WAITING_BYTES
+                    && connection.input.len() > MAX_WAITING_BYTES
                 {
                     self.ring.stop(standing);
                 }
@@ -403,9 +403,9 @@ impl Loop<'_> {
     }
 }
 
-/// Arms a receive. For the first request it is a single receive; for later ones it is a multishot
-/// receive on a slot of the ring's table. On a connection with one request, multishot and slot cost
-/// more than they save.
+/// Arms a receive. For the first request, this is a single receive. For later requests, it is a
+/// multishot receive on a slot of the ring's table. On a connection with one request, multishot and
+/// slot cost more than they save.
 fn receive(ring: &mut Ring<SendQueue>, token: u64, connection: &mut Connection) -> Receiving {
     if connection.http.answered == 0 {
         ring.receive(token, connection.target());

@@ -21,7 +21,7 @@ use std::time::Duration;
 use perpacket_serve::{Architecture, Report, Reporter, Server, Settings};
 
 /// Longest wait of a test. It is far longer than any test needs.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+pub const WAIT_LIMIT: Duration = Duration::from_secs(600);
 
 /// A running server.
 pub struct Started {
@@ -89,8 +89,8 @@ impl Started {
     /// A client.
     pub fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+        stream.set_write_timeout(Some(WAIT_LIMIT)).unwrap();
         Client {
             stream,
             unread: Vec::new(),
@@ -133,7 +133,7 @@ impl Started {
 
     /// Waits for a report that fulfils a condition.
     pub fn until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
-        for _ in 0..PATIENCE.as_millis() / 10 {
+        for _ in 0..WAIT_LIMIT.as_millis() / 10 {
             let report = self.reporter.report();
             if wanted(&report) {
                 return report;
@@ -239,7 +239,7 @@ impl Client {
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let came = self.more();
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         !came && self.unread.is_empty()
     }
 

@@ -77,8 +77,9 @@ impl Histogram {
             .map(|(value, _)| value)
     }
 
-    /// Takes the smallest values, a fraction `share` of all. Returns their sum as a fraction of the
-    /// sum of all values; `None` if that sum is zero. The value at the border counts in part.
+    /// The sum of the smallest values, as a fraction of the sum of all values. `share` is the
+    /// fraction of values that count as the smallest. `None` if the sum of all values is zero. The
+    /// value at the border counts in part.
     pub(crate) fn share_of_smallest(&self, share: f64) -> Option<f64> {
         self.share_of_first(self.entries(), share)
     }

@@ -122,8 +122,7 @@ pub struct Arguments {
         conflicts_with = "replay"
     )]
     trace: Option<PathBuf>,
-    /// Replay a log once, at its own times. Formats: Common, Combined, World Cup 1998; plain, .gz
-    /// or .zst.
+    /// Replay a log once, at its own times. Formats: Common, Combined, World Cup 1998; plain, .gz or .zst.
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     replay: Option<PathBuf>,
     /// Paths of the objects of a World Cup 1998 log.
@@ -230,8 +229,8 @@ pub struct Arguments {
     /// Source addresses of the connections.
     #[arg(long, value_name = "ADDR[-ADDR]", help_heading = "Client")]
     source: Option<String>,
-    /// Share of this process in a load of N processes: `I/N`. Divides rates, connections and the
-    /// clients of a log.
+    /// Share of this process in a load of N processes: `I/N`. Divides rates, connections and the clients
+    /// of a log.
     #[arg(long, value_name = "I/N", help_heading = "Client")]
     shard: Option<String>,
 

@@ -23,10 +23,10 @@ impl Client {
     }
 
     /// Draws the numbers of a page. The numbers that are unique to the session do not change.
-    pub(super) fn draw(&mut self, numbers: &[Number], chance: &mut Stream) {
+    pub(super) fn draw(&mut self, numbers: &[Number], random: &mut Stream) {
         let all = numbers.iter().zip(&mut self.values);
         for (number, value) in all.filter(|(number, _)| !number.alone) {
-            *value = number.draw(chance).to_string().into_bytes();
+            *value = number.draw(random).to_string().into_bytes();
         }
     }
 

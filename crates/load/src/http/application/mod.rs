@@ -79,7 +79,7 @@ impl Application {
 
     /// Maximum number of clients at a time, so that each client has unique values for its unique
     /// numbers.
-    pub(crate) fn most_clients(&self) -> f64 {
+    pub(crate) fn max_clients(&self) -> f64 {
         let alone = self.numbers.iter().filter(|number| number.alone);
         alone.map(Number::count).fold(f64::INFINITY, f64::min)
     }
@@ -98,7 +98,7 @@ impl Application {
     pub(crate) fn first(
         &self,
         client: &mut Client,
-        chance: &mut Stream,
+        random: &mut Stream,
         free: &mut FreeValues,
     ) -> SessionRequest {
         for (number, value) in client.alone.drain(..) {
@@ -107,13 +107,13 @@ impl Application {
         client.begin(self.values);
         for (number, free) in free.0.iter_mut().enumerate() {
             if !free.is_empty() {
-                let place = (chance.uniform() * free.len() as f64) as usize;
+                let place = (random.uniform() * free.len() as f64) as usize;
                 let value = free.swap_remove(place.min(free.len() - 1));
                 client.values[number] = value.to_string().into_bytes();
                 client.alone.push((number, value));
             }
         }
-        self.request(self.start, client, chance, 0.0)
+        self.request(self.start, client, random, 0.0)
     }
 
     /// The request for the page that follows `page`. `None` ends the session.
@@ -121,13 +121,13 @@ impl Application {
         &self,
         page: u32,
         client: &mut Client,
-        chance: &mut Stream,
+        random: &mut Stream,
     ) -> Option<SessionRequest> {
-        let mut drawn = chance.uniform();
+        let mut drawn = random.uniform();
         for (next, share) in &self.pages[page as usize].next {
             drawn -= share;
             if drawn < 0.0 {
-                return Some(self.request(*next, client, chance, self.think_s));
+                return Some(self.request(*next, client, random, self.think_s));
             }
         }
         None
@@ -137,12 +137,12 @@ impl Application {
         &self,
         page: usize,
         client: &mut Client,
-        chance: &mut Stream,
+        random: &mut Stream,
         think_s: f64,
     ) -> SessionRequest {
-        client.draw(&self.numbers, chance);
+        client.draw(&self.numbers, random);
         let pause_s = if think_s > 0.0 {
-            think_s * chance.exponential()
+            think_s * random.exponential()
         } else {
             0.0
         };
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn no_two_sessions_have_a_number_that_each_has_alone() {
         let application = file::parse(USERS).unwrap();
-        assert_eq!(application.most_clients(), 7.0);
-        let mut chance = Stream::new(1, "walks of clients");
+        assert_eq!(application.max_clients(), 7.0);
+        let mut random = Stream::new(1, "walks of clients");
         // Three clients in one thread, and two in each of two other threads, use all seven values.
         let mut threads: Vec<(FreeValues, Vec<Client>)> = [3, 2, 2]
             .iter()
@@ -288,8 +288,8 @@ mod tests {
         for _ in 0..100 {
             for (free, clients) in &mut threads {
                 for client in clients {
-                    application.first(client, &mut chance, free);
-                    client.draw(&application.numbers, &mut chance);
+                    application.first(client, &mut random, free);
+                    client.draw(&application.numbers, &mut random);
                 }
             }
             let held: BTreeSet<&Vec<u8>> = threads

@@ -12,7 +12,7 @@ pub(super) struct Number {
     /// With Zipf's law: the cumulative probability of each value. Empty if all values are equally
     /// likely.
     cumulative: Vec<f64>,
-    /// Whether a session keeps one value that no other session has at the same time.
+    /// Whether a session uses one value that no other session has at the same time.
     pub(super) alone: bool,
 }
 
@@ -32,13 +32,13 @@ struct Table {
     /// Whether the `r`-th value, counted from 1, has a probability proportional to `1 / r`.
     #[serde(default)]
     zipf: bool,
-    /// Whether a session keeps one value that no other session has at the same time.
+    /// Whether a session uses one value that no other session has at the same time.
     #[serde(default)]
     alone: bool,
 }
 
 /// Maximum number of values of a number that follows Zipf's law or is unique to a session.
-const MOST_LISTED: usize = 1_000_000;
+const MAX_LISTED: usize = 1_000_000;
 
 impl TryFrom<Table> for Number {
     type Error = String;
@@ -58,9 +58,9 @@ impl TryFrom<Table> for Number {
             alone: table.alone,
         };
         let count = number.count();
-        if (table.zipf || table.alone) && count > MOST_LISTED as f64 {
+        if (table.zipf || table.alone) && count > MAX_LISTED as f64 {
             return Err(format!(
-                "zipf or alone: expected at most {MOST_LISTED} values"
+                "zipf or alone: expected at most {MAX_LISTED} values"
             ));
         }
         if table.zipf && table.alone {
@@ -90,8 +90,8 @@ impl Number {
     }
 
     /// Draws the number.
-    pub(super) fn draw(&self, chance: &mut Stream) -> i64 {
-        let drawn = chance.uniform();
+    pub(super) fn draw(&self, random: &mut Stream) -> i64 {
+        let drawn = random.uniform();
         let place = match self.cumulative.is_empty() {
             true => (drawn * self.count()) as i64,
             false => self.cumulative.partition_point(|sum| *sum <= drawn) as i64,
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn the_first_value_by_zipf_is_twice_as_frequent_as_the_second() {
         let number = number("values = [4, 3, 5]\nzipf = true").unwrap();
-        let mut chance = Stream::new(1, "numbers");
+        let mut random = Stream::new(1, "numbers");
         let mut counts = [0u32; 6];
         for _ in 0..11_000 {
-            counts[number.draw(&mut chance) as usize] += 1;
+            counts[number.draw(&mut random) as usize] += 1;
         }
         // 6/11, 3/11 and 2/11 of the draws, within five standard deviations (52, 47 and 40).
         for (value, expected, within) in [(4, 6000, 260), (3, 3000, 235), (5, 2000, 200)] {

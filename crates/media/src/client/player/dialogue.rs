@@ -122,7 +122,7 @@ impl Client {
                     if self.handle_response(&response, now_ns, ports)? == Action::Watch {
                         action = Action::Watch;
                     }
-                    if self.phase == Phase::Over {
+                    if self.phase == Phase::Ended {
                         return Ok(action);
                     }
                 }

@@ -50,7 +50,7 @@ pub(super) enum Phase {
     /// The response to TEARDOWN.
     TearingDown,
     /// Nothing: the client has ended.
-    Over,
+    Ended,
 }
 
 /// The outcome of a client.
@@ -184,7 +184,7 @@ impl Client {
 
     /// Closes all sockets.
     pub(super) fn close(&mut self) {
-        self.phase = Phase::Over;
+        self.phase = Phase::Ended;
         self.control = None;
         self.sockets = None;
         self.incoming = Vec::new();
@@ -333,7 +333,7 @@ impl Client {
     /// Whether the client has waited too long.
     pub(super) fn is_overdue(&self, now_ns: u64) -> bool {
         match self.phase {
-            Phase::Waiting | Phase::Over => false,
+            Phase::Waiting | Phase::Ended => false,
             Phase::Playing => {
                 self.first_packet_ns.is_none()
                     && now_ns.saturating_sub(self.requested_ns) > RESPONSE_LIMIT_NS

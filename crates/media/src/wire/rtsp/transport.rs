@@ -26,7 +26,7 @@ pub enum LowerTransport {
 pub struct Transport {
     /// The lower transport.
     pub lower: LowerTransport,
-    /// Whether the transport is unicast; otherwise it is multicast.
+    /// Whether the transport is unicast. If not, it is multicast.
     pub unicast: bool,
     /// Address of the receiver, if it is not the client's.
     pub destination: Option<String>,
