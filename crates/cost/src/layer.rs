@@ -1,4 +1,4 @@
-//! The place in the stack where a cost arises, and the projection on the seven regions of TR05-450.
+//! The place in the stack where a cost arises, and the mapping to the seven regions of TR05-450.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};

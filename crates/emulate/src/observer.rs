@@ -87,7 +87,7 @@ enum Stage {
 pub struct ObserverSettings {
     /// The caches.
     pub model: ModelParameters,
-    /// How costs are divided besides by layer.
+    /// The division of costs besides the division by layer.
     pub by: By,
     /// Whether accesses that cannot change a cache are left out of the recording.
     pub filters_recording: bool,

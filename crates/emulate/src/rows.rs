@@ -43,13 +43,14 @@ enum Subject {
 #[derive(Debug, Default)]
 pub struct Rows {
     by: By,
-    /// Empty where each context has one row.
+    /// Empty if each context has only one row.
     by_subject: FxHashMap<(Subject, Context), u32>,
     subjects: Vec<(Subject, Context)>,
 }
 
 impl Rows {
-    /// No rows yet, or one for each context where nothing else is counted separately.
+    /// Rows without a subject: one for each context if `by` needs no subjects, and none yet
+    /// otherwise.
     #[must_use]
     pub fn new(by: By) -> Self {
         Self {

@@ -380,7 +380,7 @@ fn number(types: &TypeInformation, enumeration: &str, name: &str) -> Option<u32>
     })
 }
 
-/// Eight bytes of memory; zero where nothing is mapped.
+/// Eight bytes of memory, or zero if nothing is mapped there.
 fn word(memory: &impl KernelMemory, address: u64) -> u64 {
     let mut bytes = [0; 8];
     if memory.read(address, &mut bytes) {

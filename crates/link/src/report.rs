@@ -22,7 +22,7 @@ pub struct Report {
     pub schema: u32,
     /// Time since the link started.
     pub elapsed_s: f64,
-    /// From the left host to the right one.
+    /// Counts from the left host to the right host.
     pub left_to_right: OneWay,
     /// From the right host to the left one.
     pub right_to_left: OneWay,

@@ -17,7 +17,8 @@ pub struct SourceAddresses(Option<(IpAddr, u32)>);
 pub struct SourceError(String);
 
 impl SourceAddresses {
-    /// The address of connection `index`, from 0. Connections use the range in turn.
+    /// The address of connection `index`, which counts from 0. Connections use the addresses of the
+    /// range in order, and then from the start again.
     #[must_use]
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         let (first, count) = self.0?;

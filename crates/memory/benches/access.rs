@@ -83,7 +83,7 @@ fn uniform(lines: u32) -> Vec<Line> {
         .collect()
 }
 
-/// Every line below `lines` in turn.
+/// Every line below `lines`, in order, again and again.
 fn cyclic(lines: u32) -> Vec<Line> {
     (0..lines).cycle().take(ACCESSES).map(Line).collect()
 }

@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_the_difference() {
+    fn the_activity_is_the_difference_of_two_snapshots() {
         let before = Snapshot::default();
         let mut after = Snapshot::default();
         after.protocols.insert("Tcp.OutSegs".to_owned(), 12);

@@ -60,7 +60,7 @@ pub enum ProfileError {
         /// This kernel's version.
         own: String,
     },
-    /// A file is not the output of `ip -s -j link`.
+    /// A file that is not the output of `ip -s -j link`.
     #[error("--links {path}: expected the output of `ip -s -j link`: {reason}")]
     Links {
         /// The file.

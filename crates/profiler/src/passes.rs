@@ -55,7 +55,7 @@ pub struct Context<'a> {
     pub exit_status: Option<i32>,
     /// Planned number of passes.
     pub planned_passes: usize,
-    /// Number of samples a second on each processor.
+    /// Samples a second and processor.
     pub frequency_hz: u32,
 }
 

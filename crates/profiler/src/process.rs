@@ -52,10 +52,10 @@ pub struct Processes {
     is_recorded: bool,
 }
 
-/// Maximum number of ancestors to follow. A longer chain is a loop of reused process ids.
+/// Most ancestors to follow. A longer chain is a loop of reused process ids.
 const ANCESTOR_LIMIT: usize = 64;
 
-/// Maximum number of files with code that are stored after a round of forgetting.
+/// Most files with code that are stored after a round of forgetting.
 const OBJECT_LIMIT: usize = 5_000;
 
 /// The name of code without a file, such as a just-in-time compiler's.

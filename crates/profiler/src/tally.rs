@@ -14,7 +14,7 @@ use crate::process::{GENERATED, ObjectId, Processes, file_name};
 /// Length of the slices from which intervals are computed.
 const SLICE_NS: u64 = 100_000_000;
 
-/// Maximum number of stacks that are stored from one window to the next.
+/// Most stacks that are stored from one window to the next.
 const STACK_LIMIT: usize = 200_000;
 
 /// Sums by layer, kind and category.
@@ -167,9 +167,9 @@ pub struct Collector {
     selector: Option<Selector>,
     /// Whether each group is chosen.
     is_chosen: HashMap<Group, bool>,
-    /// The part of the application of each thread of the server, if the thread's name shows one.
+    /// The part of each thread of the server, if its name shows one.
     threads: HashMap<u32, Option<String>>,
-    /// Whether offsets in files are stored, so that their functions can be found later.
+    /// Whether offsets in files are stored, to find their functions later.
     keeps_offsets: bool,
     tally: Tally,
 }
@@ -229,7 +229,7 @@ impl Collector {
         }
     }
 
-    /// Forgets the processes that have ended if more than `limit` processes are new.
+    /// Forgets the processes that have ended if more than `limit` are new.
     pub fn limit_processes(&mut self, limit: usize) {
         if self.processes.added() > limit {
             self.processes.forget_ended();
@@ -239,7 +239,7 @@ impl Collector {
     fn forget_stacks(&mut self) {
         self.stacks.clear();
         self.numbers.clear();
-        // The codes of the tally are indices of stacks, so they are not valid any more.
+        // The codes of the tally are indices of stacks.
         self.tally.codes.clear();
         self.tally.threads.clear();
     }
@@ -285,7 +285,7 @@ impl Collector {
         &self.stacks[number]
     }
 
-    /// Starts new sums for an event.
+    /// Starts new sums of an event and returns the old ones.
     pub fn begin(&mut self, event: EventKind) {
         self.limit_stacks(STACK_LIMIT);
         self.tally = Tally::new(event);

@@ -33,10 +33,10 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two rounds of forgetting ended processes and finding new kernel modules.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Maximum number of stacks that are stored from one step to the next: a few MB.
+/// Most stacks that are stored from one step to the next: a few MB.
 const STACK_LIMIT: usize = 10_000;
 
-/// Maximum number of ended processes that are stored from one step to the next: about 500 KB.
+/// Most ended processes that are stored from one step to the next: about 500 KB.
 const ENDED_LIMIT: usize = 300;
 
 /// The kernel's list of loaded modules.

@@ -256,7 +256,7 @@ fn missing_timer_samples_are_reported() {
     };
     let whole = play_at(1, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     assert!(!is_noted(&whole), "{:?}", whole.limits);
-    // The window lasts 10 ms or more, so at least 200 samples are expected. Only 50 exist.
+    // The window lasts 10 ms or more and expects at least 200 samples. Only 50 exist.
     let report = play_at(20_000, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     assert!(report.missing_share.unwrap() > 0.7);
     assert!(is_noted(&report), "{:?}", report.limits);

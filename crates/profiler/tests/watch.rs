@@ -16,13 +16,13 @@ use perpacket_profiler::capture::{
 };
 use perpacket_profiler::watch::{Totals, Watch, WatchSettings};
 
-/// A source of samples for a machine whose state a test changes.
+/// Samples of a machine whose state a test changes.
 #[derive(Clone, Default)]
 struct Machine {
     online: Arc<Mutex<Vec<usize>>>,
     /// Whether perf is allowed.
     allowed: Arc<AtomicBool>,
-    /// The processors in each call of `open`.
+    /// Processors of each open.
     opened: Arc<Mutex<Vec<Vec<usize>>>>,
 }
 

@@ -58,7 +58,8 @@ mod tests {
             let bytes = |words: &[u16]| -> Vec<u8> {
                 words.iter().flat_map(|word| word.to_be_bytes()).collect()
             };
-            // A header is never all zeros, where the two zeros of one's complement would differ.
+            // Make the header nonzero. Only for a header of all zeros would the two zeros of one's
+            // complement differ.
             words[1] |= 1;
             let before = checksum(&bytes(&words));
             let old = std::mem::replace(&mut words[0], new);

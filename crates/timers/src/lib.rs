@@ -24,7 +24,7 @@ const RANGE_TICKS: u64 = 1 << (DIGIT_BITS * LEVELS as u32);
 const COMPARED_TIMERS: usize = 4;
 const NONE: u32 = u32::MAX;
 
-/// One timer: when it is due and where it is linked.
+/// One timer: its due time and its links.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     due_tick: u64,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// A caller that sleeps until `next_ns` wakes up once for a timer that is alone.
+        /// If only one timer is set, a caller that sleeps until `next_ns` wakes up once.
         #[test]
         fn one_timer_needs_one_wake_up(now in 0u64..1_000_000_000, delay in 0u64..500_000_000_000) {
             let mut wheel = TimerWheel::new(now, 1);

@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn a_common_log_survives_combined_format_when_no_request_holds_quotes(
+    fn a_common_log_without_quotes_in_requests_is_unchanged_by_combined_format(
         lines in prop::collection::vec(log_line(TraceFormat::Common), 1..20)
     ) {
         let text = lines.concat();

@@ -43,7 +43,7 @@ impl PageCounts {
         }
     }
 
-    /// The number of answers to the page with the fewest.
+    /// The smallest number of answers of any page.
     pub(crate) fn fewest(&self) -> u64 {
         let answers = self.0.iter().map(|page| page.right + page.wrong);
         answers.min().unwrap_or_default()

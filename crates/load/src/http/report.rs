@@ -16,10 +16,10 @@ use crate::latency::{Latency, LatencySummary};
 
 /// Version of the JSON form.
 const SCHEMA: u32 = 1;
-/// A connection conforms with at least this share of its line speed (SPECweb99: 320,000 of 400,000
-/// b/s)...
+/// A connection conforms only with at least this share of its line speed (SPECweb99: 320,000 of 400,000
+/// b/s).
 const CONFORMING_SPEED_SHARE: f64 = 0.8;
-/// ...and with less than this share of failed requests.
+/// A connection conforms only with less than this share of failed requests.
 const CONFORMING_ERROR_SHARE: f64 = 0.01;
 
 /// The report of the measured window.

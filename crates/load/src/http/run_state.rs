@@ -45,7 +45,7 @@ impl RunState {
     }
 }
 
-/// The counters that a thread publishes while it runs. The alignment avoids false sharing.
+/// The counters that a thread updates while it runs. The alignment avoids false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {

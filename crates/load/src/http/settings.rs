@@ -30,7 +30,8 @@ pub struct Settings {
     pub warmup: Duration,
     /// Number of threads; `None` is one per CPU.
     pub threads: Option<u32>,
-    /// CPUs to bind the threads to, in turn.
+    /// CPUs to bind the threads to. The threads use the CPUs in order, and then from the first
+    /// again.
     pub cpus: Vec<usize>,
     /// For this time before a request is due, the thread polls instead of sleeping, because waking
     /// up takes tens of microseconds. If the interval between requests is shorter, the thread
@@ -106,7 +107,7 @@ impl Settings {
     }
 }
 
-/// When requests start.
+/// The start times of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
     /// Closed loop: a connection sends its next request after the response.
@@ -182,7 +183,7 @@ pub enum Process {
 /// The requests of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// The URL, repeatedly.
+    /// The URL itself, requested again and again.
     File,
     /// SPECweb99 on `connections` connections.
     SpecWeb99 {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_without_a_stream_is_none() {
+    fn a_description_without_a_stream_is_rejected() {
         assert_eq!(parse("v=0\r\ns=x\r\n"), None);
         assert_eq!(parse("not a description"), None);
     }

@@ -1,10 +1,11 @@
 //! The cost of a switch from one thread or process to the next.
 //!
-//! The members of a ring pass a token. The member with the token reads its own working set and passes
-//! the token on. One member alone then makes the same calls and reads the same working set. The
-//! difference is the cost of a switch: to save and load a context, to schedule, and to reload the
-//! cache lines that the other members displaced. Isa 2003, section 4.3.2, measures 2 to 128 threads.
-//! McVoy and Staelin subtract the cost of passing in the same way (lmbench, USENIX 1996).
+//! The members of a ring pass a token. The member with the token reads its own working set and
+//! passes the token on. In a second measurement, one member alone makes the same calls and reads
+//! the same working set. The difference is the cost of a switch: to save and load a context, to
+//! schedule, and to reload the cache lines that the other members displaced. Isa 2003, section
+//! 4.3.2, measures 2 to 128 threads. McVoy and Staelin subtract the cost of passing in the same way
+//! (lmbench, USENIX 1996).
 //!
 //! If all members run on one processor, each pass is a switch. Without pinning, the kernel may run
 //! neighbours of the ring on different processors. A pass then wakes another processor, and few
@@ -122,7 +123,7 @@ pub struct SwitchRow {
     pub n: usize,
     /// Median time of a pass in nanoseconds.
     pub pass_ns: f64,
-    /// Median time of one member alone in nanoseconds, which is subtracted.
+    /// Median time of a pass by one member alone, in nanoseconds. It is subtracted.
     pub passing_alone_ns: f64,
     /// Context switches of member 0 in each round of the token, voluntary or not. It is at least 1
     /// if all passes switch.
@@ -342,7 +343,7 @@ impl Drop for EndsRing<'_> {
     }
 }
 
-/// Times rounds of the token and of one member alone, in turn.
+/// Times rounds of the token and passes of one member alone, alternately.
 fn time(
     point: &Point,
     ring: &Ring,

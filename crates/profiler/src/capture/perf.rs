@@ -22,7 +22,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The kernel of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Whether hardware counters can be opened.
+    /// Whether hardware counters open.
     pub counters: bool,
 }
 
@@ -43,13 +43,12 @@ impl EventProvider for Kernel {
 /// Whether an event can be opened on a processor. Nothing is counted.
 ///
 /// # Errors
-/// The reason why the event cannot be opened.
+/// Why it does not open.
 pub fn try_open(event: EventKind, cpu: usize) -> io::Result<()> {
     Event::open(&attributes(event, None)?, cpu, None).map(drop)
 }
 
-/// The attributes of an event on one processor. With `rate` it is sampled, otherwise it is only
-/// counted.
+/// The attributes of an event on one processor: sampled at a rate, or only counted.
 fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_attr> {
     let (kind, number) = kernel_event(event).ok_or(io::ErrorKind::Unsupported)?;
     let mut attr = perf_event_attr {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_in_the_same_slot_has_none_until_the_next_second() {
+    fn another_file_in_the_same_slot_has_no_response_until_the_next_second() {
         let mut prebuilt = PrebuiltResponses::new(LARGEST_BYTES);
         let (first, second) = (entry(3), entry(4));
         assert!(requested(&mut prebuilt, &first, 1, THRESHOLD).is_some());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_prebuilt_is_gone_with_its_second_and_keeps_no_file() {
+    fn a_prebuilt_response_ends_with_its_second_and_keeps_no_file_in_memory() {
         let mut prebuilt = PrebuiltResponses::new(1 << 20);
         let (old, new) = (entry(5), entry(6));
         let response = requested(&mut prebuilt, &old, 1, THRESHOLD).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_there_is_none() {
+    fn without_memory_no_response_is_prebuilt() {
         assert!(requested(&mut PrebuiltResponses::new(0), &entry(3), 1, 2 * THRESHOLD).is_none());
     }
 }

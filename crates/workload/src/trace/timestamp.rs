@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_keeps_no_trace_of_a_stamp_it_refused() {
+    fn a_rejected_stamp_does_not_change_the_reader() {
         let mut reader = StampReader::default();
         let good = |stamp: &str| <[u8; 26]>::try_from(stamp.as_bytes()).unwrap();
         assert!(reader.read(&good("01/Jul/1995:00:00:01 -0400")).is_some());

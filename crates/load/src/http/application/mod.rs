@@ -197,7 +197,7 @@ impl Application {
     /// Extracts texts from the answer to a page. The error describes what the answer lacks.
     ///
     /// # Errors
-    /// The answer lacks the text of a right one.
+    /// The answer lacks the text that a right answer contains.
     pub(crate) fn accept(
         &self,
         page: u32,

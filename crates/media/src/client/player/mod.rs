@@ -1,4 +1,4 @@
-//! A client: it sets up a stream, receives it and sends reports and keep-alive requests.
+//! A client. It sets up a stream, receives it, and sends reports and keep-alive requests.
 //!
 //! A stream that ends during the run is played again from its start. `dialogue` has the RTSP
 //! requests, and `sockets` opens the sockets.

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_message_is_none() {
+    fn an_incomplete_message_is_not_returned() {
         let mut bytes = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 4\r\n\r\n".to_vec();
         bytes.extend(b"body");
         for end in 0..bytes.len() {
