@@ -244,7 +244,7 @@ impl Collector {
         self.tally.threads.clear();
     }
 
-    /// Chooses control groups. Work of other groups is then not a cost of packets.
+    /// Chooses control groups. Work of others is not a cost of packets.
     pub fn set_selector(&mut self, selector: Option<Selector>) {
         self.selector = selector;
     }

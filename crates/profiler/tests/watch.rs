@@ -90,7 +90,7 @@ impl EventSource for Samples {
     }
 }
 
-/// The fallback, which returns no samples.
+/// The fallback without samples.
 struct Nothing;
 
 impl EventProvider for Nothing {

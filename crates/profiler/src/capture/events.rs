@@ -112,7 +112,7 @@ impl EventSet {
         Self::parse("counters.toml", COUNTERS, frequency_hz)
     }
 
-    /// Reads a set of events from a user's file.
+    /// A set from a user's file.
     ///
     /// # Errors
     /// The file cannot be read, or a line of it has a mistake.
