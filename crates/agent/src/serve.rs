@@ -279,7 +279,7 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     let server = Server::bind(settings).map_err(failure)?;
     let stop = stop::on_signals()?;
     print_on_signal(server.reporter())?;
-    // With port 0, callers read the port here, also under --quiet.
+    // With port 0, callers read the port from this line, so it is printed even with --quiet.
     eprintln!("listening on {scheme}://{}", server.local_address());
     if shared.shows_progress() {
         if has_routes {

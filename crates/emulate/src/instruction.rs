@@ -13,8 +13,8 @@ pub enum Instruction {
     TranslationControl,
     /// Drops the translation of one page.
     PageInvalidation,
-    /// A long no-operation with a displacement that no compiler emits: the next instruction's load is from
-    /// a page with a request of the guest.
+    /// A long no-operation with a displacement that no compiler emits. The next instruction loads
+    /// from a page with a request of the guest.
     Hypercall,
     /// Any other.
     Other,

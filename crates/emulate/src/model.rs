@@ -116,15 +116,15 @@ struct Group {
 
 /// Caches and buffers, and their misses by row.
 ///
-/// A row is what the caller counts separately: a [`Context`](crate::Context), or a function in a
-/// context.
+/// The caller counts each row separately. A row is a [`Context`](crate::Context), or a function or
+/// structure in a context.
 #[derive(Clone, Debug)]
 pub struct Model {
     parameters: ModelParameters,
     groups: Vec<Group>,
     buffers: Option<[TranslationBuffer; 2]>,
     configurations: usize,
-    /// For each row its configurations.
+    /// The misses of each row in each configuration.
     misses: Vec<Misses>,
     /// For each row the misses of the buffers by side.
     translations: Vec<[u64; 2]>,
@@ -173,13 +173,13 @@ impl Model {
         })
     }
 
-    /// What it models.
+    /// The parameters of the modelled caches.
     #[must_use]
     pub const fn parameters(&self) -> &ModelParameters {
         &self.parameters
     }
 
-    /// Makes room for `rows` rows. The row of an access must be below that number.
+    /// Makes room for `rows` rows. The number of the row of an access must be below `rows`.
     pub fn reserve(&mut self, rows: usize) {
         if rows > self.translations.len() {
             self.misses
@@ -192,13 +192,13 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// None where [`new`](Self::new) accepted the parameters.
+    /// There is no error if [`new`](Self::new) accepted the parameters.
     pub fn reset(&mut self) -> Result<(), ParameterError> {
         *self = Self::new(&self.parameters)?;
         Ok(())
     }
 
-    /// Zeroes every count; the caches stay as they are.
+    /// Sets every count to zero. The contents of the caches do not change.
     pub fn start_counting(&mut self) {
         self.misses.fill(Misses::default());
         self.translations.fill([0; 2]);

@@ -21,8 +21,8 @@ const OWN_LINES: usize = 4;
 
 /// A block of code that the processor runs from its first to its last instruction.
 ///
-/// It has the size of a cache line of the machine that runs the emulation, because the blocks of a
-/// kernel do not fit its caches.
+/// A block has the size of a cache line of the machine that runs the emulation, because all blocks
+/// of a kernel together do not fit into its caches.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Block {
@@ -87,7 +87,7 @@ enum Stage {
 pub struct ObserverSettings {
     /// The caches.
     pub model: ModelParameters,
-    /// How costs are divided besides by layer.
+    /// The division of costs besides the division by layer.
     pub by: By,
     /// Whether accesses that cannot change a cache are left out of the recording.
     pub filters_recording: bool,
@@ -202,7 +202,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// None where [`new`](Self::new) accepted the parameters.
+    /// There is no error if [`new`](Self::new) accepted the parameters.
     pub fn attach(&mut self) -> Result<(), ParameterError> {
         self.model.reset()?;
         self.tracker = Tracker::default();
@@ -240,7 +240,7 @@ impl Observer {
         self.dma_lines = 0;
     }
 
-    /// Ends the window and the watching; returns the result.
+    /// Ends the window and the observation. Returns the result.
     pub fn stop(&mut self, guest: Guest, functions: &Functions) -> Window {
         if self.stage == Stage::Counting {
             self.mark(Mark::Stop);
@@ -337,7 +337,8 @@ impl Observer {
         block.entered = is_usual.then_some((from, context, self.row as u32));
     }
 
-    /// Whether the caches need not see an access. `key` is the number of its line by virtual address.
+    /// Whether an access cannot change the caches, because it repeats an earlier one. `key` is the
+    /// number of its virtual line.
     #[inline]
     pub fn repeats(&mut self, side: Side, key: u64) -> bool {
         let line = self.lines[side as usize].repeats(key);
@@ -348,7 +349,7 @@ impl Observer {
         line && page && self.filters
     }
 
-    /// A load or store begins; returns whether the caches need not see it. `key` as in
+    /// Counts a load or store. Returns whether it cannot change the caches. `key` is as in
     /// [`repeats`](Self::repeats).
     #[inline]
     pub fn data_repeats(&mut self, key: u64) -> bool {

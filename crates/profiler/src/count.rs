@@ -17,7 +17,7 @@ use crate::error::ProfileError;
 /// knows).
 pub const TICKS_PER_S: f64 = 100.0;
 
-/// The files of the counts.
+/// The files that contain the counts.
 #[derive(Debug)]
 pub struct Sources {
     devices: Source,
@@ -54,7 +54,7 @@ impl Source {
 }
 
 impl Sources {
-    /// The files of the network namespace of a process, or of the caller's.
+    /// Opens the files of a process's network namespace, or of the caller's network namespace.
     ///
     /// # Errors
     /// A file cannot be opened, or the process does not exist.
@@ -75,7 +75,7 @@ impl Sources {
         })
     }
 
-    /// Reads everything.
+    /// Reads all counts.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -122,42 +122,43 @@ pub struct Interface {
     pub bytes_received: u64,
     /// Frames dropped in either direction.
     pub drops: u64,
-    /// Interrupts of its queues on all processors. Absent if the interface has none, as veth.
+    /// Interrupts of the interface's queues on all processors. Absent if the interface has none,
+    /// such as veth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }
 
-/// What announces received packets.
+/// The source that announces received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptSource {
     /// The interrupts of network interfaces.
     Interfaces,
-    /// Runs of the softirq `NET_RX`, where no interface has interrupts of its own.
+    /// Runs of the softirq `NET_RX`. They are used if no interface has interrupts of its own.
     NetRx,
 }
 
-/// Processor time by `/proc/stat`, in ticks.
+/// Processor time according to `/proc/stat`, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
     /// User, nice, system, interrupt and softirq time.
     pub busy: u64,
-    /// Idle time, with the wait for disks.
+    /// Idle time, including the time of waiting for disks.
     pub idle: u64,
     /// Time that the hypervisor stole.
     pub stolen: u64,
 }
 
-/// Where packets were dropped.
+/// Numbers of dropped packets by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drops {
-    /// By the interfaces, as they count it.
+    /// Packets dropped by the interfaces, as the interfaces count them.
     pub interfaces: u64,
-    /// From the processors' backlogs, on the whole machine.
+    /// Packets dropped from the processors' backlogs, on the whole machine.
     pub backlog: u64,
-    /// By TCP: full accept queues, full socket backlogs, full receive buffers.
+    /// Packets dropped by TCP: full accept queues, full socket backlogs, full receive buffers.
     pub tcp: u64,
-    /// By UDP: full receive and send buffers.
+    /// Packets dropped by UDP: full receive and send buffers.
     pub udp: u64,
 }
 
@@ -172,19 +173,19 @@ impl Drops {
 /// The difference of two snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    /// The counts of every window. The caller adds the requests.
+    /// The counts that every window has. The caller adds the requests.
     pub window: Window,
-    /// By interface, without those that had no traffic.
+    /// Counts by interface. Interfaces without traffic are omitted.
     pub interfaces: BTreeMap<String, Interface>,
     /// Datagrams sent and received.
     pub datagrams: Directions,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Where packets were dropped.
+    /// Dropped packets by place.
     pub drops: Drops,
     /// Softirqs by name on the chosen processors.
     pub softirqs: BTreeMap<String, u64>,
-    /// Processor time by `/proc/stat`.
+    /// Processor time according to `/proc/stat`.
     pub ticks: Ticks,
     /// Busy ticks of each processor that both snapshots have.
     pub busy_ticks: BTreeMap<usize, u64>,
@@ -199,7 +200,7 @@ const TCP_DROPS: [&str; 4] = [
 ];
 
 impl Snapshot {
-    /// Counts of interfaces alone.
+    /// A snapshot that has only counts of interfaces.
     pub(crate) fn of_interfaces(devices: BTreeMap<String, Interface>) -> Self {
         Self {
             devices,
@@ -278,8 +279,8 @@ impl Snapshot {
 }
 
 impl Activity {
-    /// What announced received packets, and how often: the interrupts of the interfaces that had
-    /// traffic, or the runs of `NET_RX` on the chosen processors.
+    /// The source that announced received packets, and its count. The source is the interrupts of
+    /// the interfaces that had traffic, or the runs of `NET_RX` on the chosen processors.
     #[must_use]
     pub fn interrupts(&self) -> (InterruptSource, u64) {
         let counts = self.interfaces.values().filter_map(|one| one.interrupts);
@@ -308,8 +309,8 @@ impl Interface {
         }
     }
 
-    /// The counts since an earlier read. An interface that counted less than before was made
-    /// again under its name, so all its counts are new.
+    /// The counts since an earlier read. If the counts of an interface are lower than before, the
+    /// interface was created again under the same name. Then all its counts are new.
     fn since(self, before: Self) -> Self {
         let is_new =
             self.bytes_sent < before.bytes_sent || self.bytes_received < before.bytes_received;
@@ -343,7 +344,8 @@ fn differences(
         .collect()
 }
 
-/// Parses `/proc/net/dev`: eight counts received, eight sent, after the interface's name.
+/// Parses `/proc/net/dev`. After an interface's name, a line has eight counts for receiving and
+/// eight for sending.
 fn devices(text: &str) -> BTreeMap<String, Interface> {
     text.lines()
         .filter_map(|line| {
@@ -372,8 +374,8 @@ fn with_interrupts(mut devices: BTreeMap<String, Interface>) -> BTreeMap<String,
     devices
 }
 
-/// The interrupts of an interface; `None` if sysfs lists none. A virtio interface has them at the PCI
-/// device that contains it.
+/// The interrupts of an interface; `None` if sysfs lists none. The interrupts of a virtio interface
+/// belong to the PCI device that contains it.
 fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
     let device = sys.join("class/net").join(interface).join("device");
     let device = device.canonicalize().ok()?;
@@ -382,7 +384,7 @@ fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
         .take(2)
         .find_map(|folder| fs::read_dir(folder.join("msi_irqs")).ok())?;
     let counts = numbers.filter_map(|number| {
-        // One count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
+        // The file has one count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
         let folder = sys.join("kernel/irq").join(number.ok()?.file_name());
         let text = fs::read_to_string(folder.join("per_cpu_count")).ok()?;
         let counts = text.trim().split(',');
@@ -395,8 +397,8 @@ fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
     Some(counts.sum())
 }
 
-/// Parses `/proc/net/snmp` and `netstat`: a line of names, then a line of values, both with the
-/// protocol before a colon.
+/// Parses `/proc/net/snmp` and `netstat`. A line of values follows each line of names. Both lines
+/// begin with the protocol and a colon.
 fn named_pairs(text: &str) -> BTreeMap<String, u64> {
     let lines: Vec<_> = text.lines().collect();
     let mut values = BTreeMap::new();
@@ -418,7 +420,8 @@ fn named_pairs(text: &str) -> BTreeMap<String, u64> {
     values
 }
 
-/// The second column of `/proc/net/softnet_stat`: hexadecimal, one line for each processor.
+/// The sum of the second column of `/proc/net/softnet_stat`. The file has one line for each
+/// processor, with hexadecimal numbers.
 fn backlog_drops(text: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_ascii_whitespace().nth(1))
@@ -483,8 +486,8 @@ fn busy_ticks(stat: &str, cpus: &[usize]) -> BTreeMap<usize, u64> {
         .collect()
 }
 
-/// Parses `/proc/softirqs`: a line of processors, then for each softirq a line with a count for
-/// each processor.
+/// Parses `/proc/softirqs`. The first line lists the processors. The line of each softirq has a
+/// count for each processor.
 fn softirqs(text: &str, cpus: &[usize]) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let columns: Vec<bool> = lines
@@ -603,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_the_difference() {
+    fn the_activity_is_the_difference_of_two_snapshots() {
         let before = Snapshot::default();
         let mut after = Snapshot::default();
         after.protocols.insert("Tcp.OutSegs".to_owned(), 12);

@@ -1,4 +1,4 @@
-//! The data that a report is computed from: the passes over a window, and their context.
+//! The data from which a report is computed: the passes of a window, and their context.
 
 use perpacket_cost::{EventKind, Window};
 
@@ -15,7 +15,7 @@ pub(crate) const SECOND_NS: f64 = 1e9;
 /// One pass over one window: costs and activity.
 #[derive(Clone, Debug)]
 pub struct PassResult {
-    /// The samples' sums.
+    /// The sums of the samples.
     pub tally: Tally,
     /// Packets, faults and other activity.
     pub activity: Activity,
@@ -33,17 +33,17 @@ impl PassResult {
     }
 }
 
-/// What a report needs besides the passes.
+/// The data that a report needs besides the passes.
 pub struct Context<'a> {
-    /// Where samples come from.
+    /// The source of the samples.
     pub backend: Backend,
     /// The processors.
     pub cpus: &'a [usize],
-    /// Whether these are all processors that are online.
+    /// Whether these processors are all that are online.
     pub all_cpus: bool,
     /// Symbols, processes and stacks.
     pub collector: &'a Collector,
-    /// Processor time of the profiling process over the window.
+    /// Processor time that the profiling process used in the window.
     pub own_cpu_s: f64,
     /// The chosen control groups.
     pub selector: Option<&'a Selector>,
@@ -59,14 +59,14 @@ pub struct Context<'a> {
     pub frequency_hz: u32,
 }
 
-/// All passes, and the one that shares are computed from.
+/// All passes, and the pass from which shares are computed.
 pub(crate) struct Passes<'a> {
     pub all: &'a [PassResult],
     pub main: &'a PassResult,
 }
 
 impl<'a> Passes<'a> {
-    /// Shares come from cycles where they were counted, else from time.
+    /// Shares are computed from cycles if they were counted, else from time.
     pub fn new(all: &'a [PassResult]) -> Option<Self> {
         let of = |event| all.iter().find(|pass| pass.tally.event == event);
         let main = of(EventKind::Cycles)
@@ -79,7 +79,7 @@ impl<'a> Passes<'a> {
         self.all.iter().find(|pass| pass.tally.event == event)
     }
 
-    /// The cost of the sum that `select` returns.
+    /// The cost that belongs to the sum which `select` returns.
     pub fn cost(&self, select: &dyn Fn(&Sums) -> f64) -> Cost {
         let slices = self.main.tally.slices.values();
         let estimate = share(slices.map(|sums| (select(sums), busy(sums))));
@@ -91,7 +91,7 @@ impl<'a> Passes<'a> {
         }
     }
 
-    /// Amounts of every event by packet and request.
+    /// Amounts of every event, for each packet and each request.
     pub fn amounts(&self, amount: &dyn Fn(&Tally) -> f64) -> Cost {
         let per_packet = |event| {
             let pass = self.of(event)?;
@@ -129,7 +129,7 @@ pub(crate) fn per(amount: f64, number: u64) -> Option<f64> {
     (number > 0).then(|| amount / number as f64)
 }
 
-/// A share of a whole; 0 of an empty whole.
+/// A part of a whole as a fraction. It is 0 if the whole is 0.
 pub(crate) fn part(amount: f64, whole: f64) -> f64 {
     if whole > 0.0 { amount / whole } else { 0.0 }
 }

@@ -1,5 +1,5 @@
-//! Reports from recorded samples. They test all code behind the capture, also without counters and
-//! without permission to profile.
+//! Reports from recorded samples. These tests cover all code behind the capture. They need no
+//! counters and no permission to profile.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -75,7 +75,7 @@ impl EventProvider for Recording {
 impl EventSource for Playing {
     fn start(&mut self) -> Result<(), ProfileError> {
         self.is_over = false;
-        // Sends packets, because costs are divided by them.
+        // Send packets, because costs are divided by them.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..50 {
             socket.send_to(&[0], socket.local_addr().unwrap()).unwrap();

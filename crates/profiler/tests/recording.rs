@@ -30,7 +30,7 @@ const FIELDS: u32 = bindings::PERF_SAMPLE_IDENTIFIER
     | bindings::PERF_SAMPLE_CPU
     | bindings::PERF_SAMPLE_PERIOD;
 
-/// The event's numbers are listed and records end with their time.
+/// Flags of the event: its identifiers are listed, and records end with their time.
 const FLAGS: u64 = 1 << 10 | 1 << 18;
 
 /// Bytes of the attributes of an event since Linux 5.13.
@@ -118,7 +118,7 @@ fn sample(id: u64, mode: u32, address: u64, time: u64, period: u64, more: &[u64]
     record(bindings::PERF_RECORD_SAMPLE, mode as u16, &words)
 }
 
-/// A file with a header, the kernel's version as its only feature, and these records.
+/// A file with a header and these records. Its only feature is the kernel's version.
 fn file(events: &[Event], records: &[Vec<u8>], release: &str) -> Vec<u8> {
     let ids_at = HEADER as u64;
     let events_at = ids_at + 8 * events.len() as u64;
@@ -286,7 +286,7 @@ fn symbols_of_another_boot_are_moved_to_the_recorded_kernel() {
 fn a_call_chain_and_fields_after_it_are_read() {
     let mut event = Event::clock();
     event.fields = FIELDS | bindings::PERF_SAMPLE_CALLCHAIN | bindings::PERF_SAMPLE_RAW;
-    // The leaf is in no layer; its caller is.
+    // The leaf function is in no layer, but its caller is.
     let more = [
         3,
         KERNEL_MARK,

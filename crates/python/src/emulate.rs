@@ -39,7 +39,7 @@ pub fn emulate_footprint(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// The result of a function of the recording in a file.
+/// Applies a function to the recording in a file, and returns the result.
 fn of_recording<T: Send>(
     py: Python<'_>,
     path: PathBuf,

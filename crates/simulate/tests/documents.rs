@@ -1,4 +1,5 @@
-//! The documents quote parameters. Each quoted number must equal that of the data files.
+//! Tests the documents that quote parameters. Each quoted number must equal the one in the data
+//! files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 

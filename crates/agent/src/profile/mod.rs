@@ -275,7 +275,7 @@ fn once(
     profiler: &mut Profiler,
     stop: &std::sync::atomic::AtomicBool,
 ) -> Result<End, Failure> {
-    // Created before the run, so that a wrong name fails at once.
+    // Create the file before the run, so that a wrong name fails at once.
     let folded = StackFile::create("folded", arguments.folded.as_deref())?;
     let pprof = StackFile::create("pprof", arguments.pprof.as_deref())?;
     if arguments.shared.shows_progress() && arguments.command.is_empty() {

@@ -15,7 +15,7 @@ const MISC_SHARE: f64 = 0.01;
 /// Smallest difference of shares that is visible in a row.
 const SHOWN_SHARE: f64 = 0.0005;
 
-/// Number of unclaimed functions that are named.
+/// Number of unclaimed functions that the text lists.
 const NAMED_SYMBOLS: usize = 5;
 
 /// The text for a taxonomy.
@@ -110,7 +110,7 @@ fn seconds(value: f64) -> String {
 /// The value of a column.
 type Value = fn(&Cost) -> Option<f64>;
 
-/// The columns that a report has values for.
+/// The columns for which a report has values.
 struct Columns(Vec<(&'static str, Value)>);
 
 impl Columns {
@@ -187,7 +187,7 @@ impl Columns {
     }
 }
 
-/// The sum of small rows, without an interval because bounds do not add.
+/// The sum of small rows. It has no interval, because bounds cannot be added.
 fn together(costs: &[&Cost]) -> Cost {
     let sum = |value: Value| {
         let values: Vec<f64> = costs.iter().filter_map(|cost| value(cost)).collect();
@@ -247,7 +247,7 @@ fn footer(text: &mut String, report: &Report) {
             100.0 * closure.difference
         );
     }
-    // A recording without processor time does not show it.
+    // A recording without processor time omits these lines.
     if report.total.cpu_s.is_none() {
         return notes(text, report);
     }

@@ -1,6 +1,7 @@
 //! Events by name, and sets of them as small text files.
 //!
-//! Only opening an event shows whether a machine has it. The kernel lists events that fail to open.
+//! Only an attempt to open an event shows whether a machine has it, because the kernel also lists
+//! events that cannot be opened.
 
 use std::fs;
 use std::path::Path;
@@ -47,30 +48,30 @@ const fn read_misses(cache: u32) -> (u32, u64) {
     )
 }
 
-/// How often an event is sampled.
+/// The sampling rate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Samples a second.
+    /// Number of samples a second.
     Hertz(u32),
-    /// Events between two samples.
+    /// Number of events between two samples.
     Every(u64),
 }
 
-/// One event that is sampled, and others that are counted beside it.
+/// One event that is sampled, and the events that are counted at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The sampled event.
     pub sample: EventKind,
     /// Events of the same group that are only counted.
     pub count: Vec<EventKind>,
-    /// How often it is sampled.
+    /// Sampling rate of that event.
     pub rate: Rate,
 }
 
-/// The passes of a profile; each runs for an equal part of the window.
+/// The passes of a profile. Each pass runs for an equal part of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSet {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
     /// The passes in their order.
     pub passes: Vec<Pass>,
@@ -95,18 +96,18 @@ struct PassTable {
 }
 
 impl EventSet {
-    /// The set for machines without counters.
+    /// The set of events for machines without counters.
     ///
     /// # Errors
-    /// The compiled-in file has a mistake; a test excludes this.
+    /// The compiled-in file has a mistake. A test ensures that this does not happen.
     pub fn clock(frequency_hz: u32) -> Result<Self, ProfileError> {
         Self::parse("clock.toml", CLOCK, frequency_hz)
     }
 
-    /// The set for machines with counters.
+    /// The set of events for machines with counters.
     ///
     /// # Errors
-    /// The compiled-in file is wrong; a test excludes it.
+    /// The compiled-in file has a mistake. A test ensures that this does not happen.
     pub fn counters(frequency_hz: u32) -> Result<Self, ProfileError> {
         Self::parse("counters.toml", COUNTERS, frequency_hz)
     }

@@ -9,7 +9,7 @@ use super::number::Number;
 use super::text::Text;
 use super::{Application, Extract, Page};
 
-/// Rounding error of a sum of probabilities.
+/// Tolerated rounding error of a sum of probabilities.
 const ROUNDING: f64 = 1e-9;
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct SessionTable {
     think_s: f64,
     #[serde(default)]
     numbers: BTreeMap<String, Number>,
-    /// The next pages of a page that names none.
+    /// The next pages of each page whose table names none.
     next: Option<BTreeMap<String, f64>>,
     page: BTreeMap<String, PageTable>,
 }
