@@ -81,7 +81,7 @@ page.front = { path = "/", contains = "hello", next = { front = 0.5 } }
     [
         ("title", "extra = 1\ntitle", "extra"),
         ('ready = "web"', 'ready = "other"', "there is no port other"),
-        ('ports = ["web"]', 'ports = ["database"]', "expected one of the name web"),
+        ('ports = ["web"]', 'ports = ["database"]', "expected a port of the name web"),
         ("title", "uses = ['nosuch']\ntitle", "there is no component nosuch"),
     ],
 )

@@ -47,7 +47,10 @@ def test_a_machine_without_a_profile_has_a_row_and_a_note() -> None:
     table = shown.table(states)
     assert table.rows[1][0] == "b: no profile"
     assert len(table.rows) == 2
-    assert notes(states) == ["b: the connection is lost", "a: its clock is +3.00 s from ours"]
+    assert notes(states) == [
+        "b: the connection is lost",
+        "a: its clock differs from this machine's by +3.00 s",
+    ]
 
 
 @pytest.mark.parametrize(

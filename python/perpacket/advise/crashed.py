@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from perpacket.advise import journal
 from perpacket.errors import RunFailed
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 
-NOTHING_CHANGED = Question(
+NOTHING_CHANGED = Check(
     "no_open_journal",
     Group.NETWORK,
     "settings of a killed trial are still changed, and the next trial is refused",
@@ -19,9 +19,9 @@ def capability() -> Capability:
     try:
         journal.read(journal.path())
     except RunFailed as error:
-        return NOTHING_CHANGED.answer(False, str(error))
+        return NOTHING_CHANGED.result(False, str(error))
     left = journal.leftover()
     if left is None:
-        return NOTHING_CHANGED.answer(True, "no trial left a setting changed")
+        return NOTHING_CHANGED.result(True, "no trial left a setting changed")
     titles = ", ".join(step.title for step in left.steps)
-    return NOTHING_CHANGED.answer(False, f"left by a killed trial: {titles}")
+    return NOTHING_CHANGED.result(False, f"left by a killed trial: {titles}")

@@ -44,7 +44,7 @@ COLOURS = {
     "interrupt": "yellow",
     "scheduler": "bright_yellow",
 }
-"""A colour for each layer; others are grey. The names are beside the bars."""
+"""A colour for each layer; other layers are grey. Each bar also has the layer's name."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -142,7 +142,7 @@ def top(
 
 
 def print_next(advice: Beside) -> None:
-    """The change most worth trying, if the profile beside the windows is complete."""
+    """Print the change most worth trying, if the profile for the advice is complete."""
     from perpacket.show import advice as shown
 
     report = advice.report()
@@ -239,13 +239,13 @@ def rate(counts: Window, name: str, span: float) -> float | None:
 
 
 def mapping(content: Window, key: str) -> Window:
-    """A table of a window, empty where it has none."""
+    """The table of a window with this key, or an empty one."""
     found = content.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def number(content: Window, key: str) -> float | None:
-    """A number of a window, None where it has none."""
+    """The number of a window with this key, or None."""
     found = content.get(key)
     return float(found) if isinstance(found, int | float) else None
 

@@ -21,9 +21,9 @@ from perpacket.study.point import Point
 from perpacket.study.quantities import Rows
 
 AXES = {
-    share.QUESTION: "size_bytes",
-    throughput.QUESTION: "connections",
-    handoff.QUESTION: "nic_connections",
+    share.CHECK: "size_bytes",
+    throughput.CHECK: "connections",
+    handoff.CHECK: "nic_connections",
 }
 """The factor that each question varies."""
 
@@ -38,9 +38,9 @@ def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
     found = []
     for module in (share, throughput):
         by_method = {
-            method: names.get((module.QUESTION, method), {}) for method in (*METHODS, EMULATED)
+            method: names.get((module.CHECK, method), {}) for method in (*METHODS, EMULATED)
         }
         found += module.compare(rows, by_method)
         if module is share:
             found += emulated.compare_layers(rows, by_method)
-    return found + handoff.compare(rows, names.get((handoff.QUESTION, SIMULATED), {}))
+    return found + handoff.compare(rows, names.get((handoff.CHECK, SIMULATED), {}))

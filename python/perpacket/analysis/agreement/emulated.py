@@ -21,7 +21,7 @@ from perpacket.analysis.agreement.scenario import Scenario
 from perpacket.analysis.methods import MethodComparison
 from perpacket.study.quantities import REGIONS, SEVEN, Row, Rows, present
 
-QUESTION = "layers"
+CHECK = "layers"
 TITLE = "Layers of the busy processor"
 
 Runs = Mapping[int, Row]
@@ -58,7 +58,7 @@ def compare_layers(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[M
     runs = [rows.get(names[method].get(size, ""), {}) for method in methods]
     found = []
     for level, region in enumerate(SEVEN):
-        scenario = Scenario(QUESTION, TITLE, f"{region}, files of {size:,} B", level)
+        scenario = Scenario(CHECK, TITLE, f"{region}, files of {size:,} B", level)
         found += compare(scenario, REGIONS[region], *runs)
     return found
 

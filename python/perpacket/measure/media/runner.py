@@ -72,7 +72,7 @@ class MediaRunner(MeasuredRunner[MediaSetup]):
                     f"nothing of this study can run here: {next(iter(left_out.values()))}"
                 )
             media = stack.enter_context(disk.media_files(server, possible))
-            memory = stack.enter_context(memory_group(server, f"{PREFIX}{server.holder()}"))
+            memory = stack.enter_context(memory_group(server, f"{PREFIX}{server.owner()}"))
             known = probed(server)
             setup = MediaSetup(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
