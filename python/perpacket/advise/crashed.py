@@ -15,7 +15,7 @@ NOTHING_CHANGED = Check(
 
 
 def capability() -> Capability:
-    """Whether there is a journal of a trial that was killed together with its guardian."""
+    """Whether the journal of a trial remains that was killed together with its guardian."""
     try:
         journal.read(journal.path())
     except RunFailed as error:

@@ -54,11 +54,11 @@ class Estimates:
     rows: Rows
     confidence: float = DEFAULT_CONFIDENCE
     in_time_order: Callable[[str], bool] = lambda point: False
-    """Whether the runs of a point follow each other in time: then neighbours are alike."""
+    """Whether the runs of a point follow each other in time, so that neighbours are alike."""
     _cache: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
 
     def runs(self, point: str) -> int:
-        """How many runs of a point there are."""
+        """The number of runs of a point."""
         return len(self.rows.get(point, {}))
 
     def columns(self) -> list[str]:
@@ -126,7 +126,8 @@ class Estimates:
     def layers(self, event: str, group: str = "layers") -> list[str]:
         """The layers, or the members of another group, that have an event in any run.
 
-        An event is for example `cycles_per_packet`. `idle` is no cost of packets.
+        An event is for example `cycles_per_packet`. The list never has `idle`, which is no cost of
+        packets.
         """
         found = []
         for name in self.columns():

@@ -70,7 +70,7 @@ def estimate(
 
 
 def rankings(study: Study, estimates: Estimates) -> list[str]:
-    """Points with overlapping intervals of a ranked quantity, so that their order is not shown.
+    """Sentences on points whose intervals of a ranked quantity overlap, so their order is open.
 
     A ranking has one baseline and the points that are compared with it.
     """

@@ -7,7 +7,7 @@
     throughput.py   throughput against connections
     handoff.py      the gain of handoff: simulated, by partial handoff, by LAWS
 
-Models have no points. They are computed from measured or simulated runs, seed by seed.
+Models have no points of the study. They are computed from measured or simulated runs, seed by seed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AXES = {
 
 
 def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
-    """Two methods for each number, question by question."""
+    """The comparisons of two methods, question by question."""
     names: dict[tuple[str, str], dict[int, str]] = {}
     for point in points:
         question, method = str(point.factors["question"]), str(point.factors["way"])

@@ -67,7 +67,7 @@ def segments_per_request(row: Row) -> float | None:
     """The segments sent and received per request."""
     if row["way"] != MEASURED:
         return _over_requests(row, "packets_per_s")
-    # Prefer the server's count in the window of the profile.
+    # Prefer the requests that the server counted in the window of the profile.
     requests, window_s = row.get("profiled_requests"), number(row, "window_s")
     segments_per_s = number(row, "segments_per_s")
     if isinstance(requests, int | float) and requests and window_s and segments_per_s:

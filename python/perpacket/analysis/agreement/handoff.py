@@ -42,7 +42,7 @@ class ModelInputs:
 def model_inputs(none: Row, few: Row) -> ModelInputs | None:
     """The inputs from a run without handoff and one with few connections on the NIC.
 
-    None where the costs are not those of a possible machine.
+    None if the costs are impossible for a real machine.
     """
     share = number(few, "nic_packet_share")
     host = [costs.host_us(row) for row in (none, few)]
