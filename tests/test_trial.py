@@ -362,7 +362,7 @@ def test_a_load_that_does_not_reach_the_server_is_refused_before_it_starts(tmp_p
 def test_a_change_that_is_there_already_is_refused() -> None:
     with network() as net:
         place = net.place()
-        with pytest.raises(ConfigurationError, match="it is so without a change"):
+        with pytest.raises(ConfigurationError, match="the setting has this value already"):
             targets(Plan(("tso=on",), interface=DEVICE), place)
 
 

@@ -132,7 +132,7 @@ def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
 
 
 def _remark(row: Comparison) -> str:
-    """The point that a change starts from, and the note on a published value."""
+    """The point from which a change starts, and the note on the published value."""
     published = row.published
     start = f"from {published.against}" if published.judged == "direction" else ""
     return "; ".join(filter(None, (start, published.note)))
