@@ -1,4 +1,4 @@
-"""Advice: evidence, bounds and reasons; and on live set-ups with a known fault."""
+"""Advice has evidence, bounds and reasons, and finds the known fault of a live set-up."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ class Bed:
 
     @property
     def place(self) -> Place:
-        """The server's end."""
+        """The server's end of the pair of devices."""
         return Place("eth0", Path("/run/netns", self.server))
 
     def wait_for(self, pid: int, listens: int) -> None:

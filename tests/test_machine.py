@@ -1,4 +1,4 @@
-"""What `doctor` finds, on machines made up of files and refusals, and on this one."""
+"""The findings of `doctor` on imitated machines (files and errors), and on this machine."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None
     assert named(found, "own_caches").detail == (
         "shared: L1 of 32K by 0-1 and 2-3; L3 of 8192K by 0-3"
     )
-    # Time that is stolen from processors that we may not use does not count.
+    # Stolen time of processors that this process may not use does not count.
     found = processors.capabilities(files, usable=[0, 2])
     assert named(found, "own_cores").available
     assert named(found, "own_caches").detail == "shared: L3 of 8192K by 0,2"

@@ -61,7 +61,7 @@ class FakeRun:
         return 0, 1000
 
     def cancel(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because the run takes no time."""
 
 
 @dataclass
