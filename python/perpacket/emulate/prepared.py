@@ -21,7 +21,6 @@ from perpacket.errors import RunFailed
 SCHEMA = 1
 KEY_DIGITS = 20
 READY = "perpacket: ready"
-STAGES = ("perpacket: ready",)
 SYMBOLS_LEAST = 1000
 """The least number of symbols; a kernel with fewer has no symbols of functions."""
 

@@ -1,8 +1,8 @@
 """A control group that limits a server's memory, its part of the page cache included.
 
-Where a group can be made (as root, with a memory controller for this host's processes), media that
-exceed the limit together do not stay in the page cache, whatever the machine's memory. Elsewhere
-the files are only dropped from the cache before each run.
+A group can be made as root, with a memory controller for this host's processes. Media that exceed
+the limit together then do not stay in the page cache, even if the machine has much memory. Without
+a group, the files are only dropped from the cache before each run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MemoryGroup:
 
     @property
     def can_limit(self) -> bool:
-        """Whether it limits anything."""
+        """Whether the group has a limit."""
         return bool(self.limit)
 
     def confined(self, command: Sequence[str], plan: MediaPlan) -> tuple[list[str], int | None]:

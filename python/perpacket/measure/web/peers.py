@@ -37,7 +37,7 @@ LEAST_THREADS = 64
 """Least threads of an Apache process, as in our pools."""
 
 MORE_WORKERS = 8
-"""More threads or processes of Apache than clients, as connections may overlap."""
+"""The threads or processes of Apache in excess of the clients, because connections may overlap."""
 
 FIND_NGINX = "PATH=$PATH:/usr/sbin:/usr/local/sbin; command -v nginx"
 """Prints the path of nginx."""
@@ -135,7 +135,7 @@ BLOCKS = {"worker_processes": "", "multi_accept": "events", "accept_mutex": "eve
 
 
 def lack(host: Host, kind: PeerKind) -> str:
-    """Why a server cannot run on a host; empty when it can."""
+    """The reason why a server cannot run on a host; empty if it can."""
     if find(host, kind):
         return ""
     name = "nginx" if kind == "nginx" else f"Apache with its MPM {MPM[kind]}"

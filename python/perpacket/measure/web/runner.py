@@ -138,7 +138,7 @@ def limits_of(testbeds: Mapping[int, Testbed], direct: Testbed) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """Why testbeds of some plans cannot be had; empty where they can."""
+    """The reasons why some testbeds cannot be made; empty if they can."""
 
     latency: str = ""
     quickack: str = ""
