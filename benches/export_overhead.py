@@ -2,11 +2,11 @@
 
     .venv/bin/python benches/export_overhead.py
 
-The method is that of `profiler_overhead.py`, with the exporter in place of the profiler. The exporter is
-scraped once a window. Each control group has a process that wakes up ten times a second, with and
-without the exporter. The bar is 0.99 or more of the throughput. The program also prints the time
-from the start of the exporter to its first answer (bar: 2 s) and the size of the executable (bar:
-25 MB). It needs root and control groups of version 2.
+The method is that of `profiler_overhead.py`, with the exporter in place of the profiler. The
+exporter is scraped once a window. Each control group has a process that wakes up ten times a
+second, with and without the exporter. The bar is 0.99 or more of the throughput. The program also
+prints the time from the start of the exporter to its first answer (bar: 2 s) and the size of the
+executable (bar: 25 MB). It needs root and control groups of version 2.
 """
 
 from __future__ import annotations
