@@ -345,7 +345,7 @@ def test_a_process_that_does_not_exist_is_an_error() -> None:
 
 def test_an_unknown_interface_is_an_error_that_lists_the_interfaces() -> None:
     with pytest.raises(ConfigurationError, match="no such interface") as error:
-        observation.around(Profile(document()), None, "nosuch0")
+        observation.of_profile(Profile(document()), None, "nosuch0")
     assert "lo" in error.value.hint
 
 

@@ -21,7 +21,7 @@ Found = Report | None
 """The advice; None if there was an error."""
 
 
-class Beside:
+class BackgroundProfile:
     """A separate profile in a thread, while another verb shows its windows."""
 
     def __init__(self, duration_s: float, pid: int | None, requests: str = "") -> None:
@@ -40,7 +40,7 @@ class Beside:
         return self._found
 
 
-class Around:
+class CountersAroundProfile:
     """The counters around the profile of another program, which stores its call chains."""
 
     def __init__(self, pid: int | None) -> None:
@@ -70,7 +70,7 @@ class Around:
             "interfaces": interfaces,
         }
         measured = Profile(document, chains)
-        return observation.around(
+        return observation.of_profile(
             measured, self.pid, "", self.before, observation.counters(self.pid)
         )
 

@@ -62,10 +62,10 @@ def observe(duration_s: float, pid: int | None, interface: str, requests: str = 
     _check(pid)
     before = counters(pid)
     measured = profile.measure(duration_s, pid, requests)
-    return around(measured, pid, interface, before, counters(pid))
+    return of_profile(measured, pid, interface, before, counters(pid))
 
 
-def around(
+def of_profile(
     measured: Profile,
     pid: int | None,
     interface: str,

@@ -234,17 +234,19 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
         session = stack.enter_context(journal.begin(steps)) if steps else None
         if session is not None:
             outcome.undone = session.undone
-        bench = _Bench(plan, place, running, session, (*notes, *windows.limits_of(place, plan.pid)))
+        runner = _TrialRunner(
+            plan, place, running, session, (*notes, *windows.limits_of(place, plan.pid))
+        )
         try:
             if plan.factorial:
-                outcome.combinations = bench.combined(found, report)
-                outcome.notes = bench.notes
+                outcome.combinations = runner.combined(found, report)
+                outcome.notes = runner.notes
             else:
                 for target in found:
-                    outcome.trials.append(bench.alone(target, steps, report))
+                    outcome.trials.append(runner.alone(target, steps, report))
         except KeyboardInterrupt:
             outcome.is_interrupted = True
-            outcome.trials += bench.partial
+            outcome.trials += runner.partial
     return outcome
 
 
@@ -262,9 +264,9 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
         if notes:
             raise MachineLacks(f"--slope {plan.slope}: {notes[0]}", "be root")
         switch = stack.enter_context(added.adding(cost, outcome.undone))
-        bench = _Bench(plan, place, running, None, tuple(windows.limits_of(place, plan.pid)))
+        runner = _TrialRunner(plan, place, running, None, tuple(windows.limits_of(place, plan.pid)))
         try:
-            bench.blocks(
+            runner.blocks(
                 len(amounts),
                 lambda side: switch(amounts[side]),
                 found,
@@ -273,7 +275,7 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
             )
         except KeyboardInterrupt:
             outcome.is_interrupted = True
-        outcome.notes = bench.notes
+        outcome.notes = runner.notes
     try:
         outcome.slope = slope.fit(plan.slope, cost.what, found, amounts, plan.confidence)
     except RunFailed:
@@ -318,7 +320,7 @@ def allocation(outcome: Outcome) -> tuple[Allocation, str]:
     return allocate(design, [one[:least] for one in responses]), unit_of(found)
 
 
-class _Bench:
+class _TrialRunner:
     """Measures windows of the sides of a trial."""
 
     def __init__(

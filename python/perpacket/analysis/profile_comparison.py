@@ -65,7 +65,7 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRule:
     """A rule with the ratio to which it applies, and the decision."""
 
     rule: Rule
@@ -88,7 +88,7 @@ class ProfileComparison:
     kinds: tuple[Ratio, ...]
     cells: Mapping[tuple[str, str], tuple[float, float]]
     """The cost of each layer and kind of work in A and in B."""
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedRule, ...]
     notes: tuple[str, ...]
 
     @property
@@ -182,7 +182,7 @@ def compare(
     )
 
 
-def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> Judged:
+def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> JudgedRule:
     """A rule applied to its ratio; raises `ConfigurationError` if the profiles do not have it."""
     ratio = ratios.get(rule.quantity)
     if ratio is None:
@@ -191,7 +191,7 @@ def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> Judged:
             parameter="--fail-if",
             hint=f"there are {', '.join(ratios)}",
         )
-    return Judged(rule, ratio, decision(rule, ratio.interval))
+    return JudgedRule(rule, ratio, decision(rule, ratio.interval))
 
 
 def decision(rule: Rule, interval: Interval | None) -> Decision:

@@ -91,7 +91,7 @@ def advise(
         progress.note(f"profiling for {duration:g} s ...", quiet)
         seen = observation.observe(duration, pid, interface, requests)
     else:
-        seen = observation.around(profiles.read(profile, folded), pid, interface)
+        seen = observation.of_profile(profiles.read(profile, folded), pid, interface)
     report: Report = advice.advise(seen)
     if output_format is Format.JSON:
         output.write_json(shown.document(report))

@@ -210,14 +210,14 @@ def profile(arguments: Sequence[str]) -> int:
     pid = value_of(arguments, "--pid")
     stored = value_of(arguments, "--folded")
     try:
-        around = glance.Around(int(pid) if pid else None)
+        counters = glance.CountersAroundProfile(int(pid) if pid else None)
     except (OSError, ValueError):
         become(arguments)  # the agent reports what is wrong with the process
     with temporary_folder("profile") as folder:
         stacks = Path(stored) if stored else folder / "stacks"
         options = [] if stored else ["--folded", str(stacks)]
         status = run_child([program, "profile", *options, *arguments[1:]])
-        report = around.report(stacks) if status == 0 else None
+        report = counters.report(stacks) if status == 0 else None
         line = "" if report is None else advice.next_line(report)
         if line:
             progress.note(line, quiet=False)

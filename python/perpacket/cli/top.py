@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from perpacket.advise.glance import Beside
+    from perpacket.advise.glance import BackgroundProfile
     from perpacket.measure.live import Window
 
 EXAMPLE = "Example: perpacket top --cpus 0 --requests http://127.0.0.1:8080/.perpacket/report"
@@ -123,7 +123,7 @@ def top(
         return
     end = None if duration is None else time.monotonic() + duration
     shows_advice = output_format is Format.TABLE
-    advice = glance.Beside(GLANCE_S, pid, requests or "") if shows_advice else None
+    advice = glance.BackgroundProfile(GLANCE_S, pid, requests or "") if shows_advice else None
     try:
         with live.windows(options, every) as found:
             windows = until(found, end)
@@ -141,7 +141,7 @@ def top(
         print_next(advice)
 
 
-def print_next(advice: Beside) -> None:
+def print_next(advice: BackgroundProfile) -> None:
     """Print the change most worth trying, if the profile for the advice is complete."""
     from perpacket.show import advice as shown
 

@@ -68,14 +68,14 @@ def offloads(interface: str) -> list[str]:
 
 
 def segmentation(
-    interfaces: Sequence[str], look: Callable[[str], list[str]] = offloads
+    interfaces: Sequence[str], offloads_of: Callable[[str], list[str]] = offloads
 ) -> Capability:
     """Whether any interface accepts several frames at a time from the stack."""
     details: list[str] = []
     works = False
     for interface in interfaces:
         try:
-            found = look(interface)
+            found = offloads_of(interface)
         except OSError:
             continue
         works = works or "GSO" in found or "TSO" in found

@@ -39,8 +39,8 @@ PROGRAMS = (
 
 def capabilities(find: Callable[[str], str | None] | None = None) -> list[Capability]:
     """A capability for each program; `find` returns a program's path, or `None`."""
-    look = find or executables.find
-    return [capability_of(program, look(program.name)) for program in PROGRAMS]
+    find_program = find or executables.find
+    return [capability_of(program, find_program(program.name)) for program in PROGRAMS]
 
 
 def capability_of(program: Program, place: str | None) -> Capability:

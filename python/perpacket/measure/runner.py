@@ -119,8 +119,8 @@ def check_server_commands(server: Host, commands: Iterable[str]) -> None:
         program = words_of(command)[0] if command else ""
         if not program or "{" in program:
             continue
-        look = ["sh", "-c", 'command -v "$0"', program]
-        if server.run(look, timeout_s=QUICK_S).returncode:
+        search = ["sh", "-c", 'command -v "$0"', program]
+        if server.run(search, timeout_s=QUICK_S).returncode:
             raise ConfigurationError(
                 f"{named('server.command')} {command}: there is no program {program} on "
                 f"{server.name}",

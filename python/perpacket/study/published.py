@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Judged = Literal["value", "direction"]
+JudgedBy = Literal["value", "direction"]
 """Whether the value of a figure is compared, or only the direction of a change."""
 
 
@@ -36,7 +36,7 @@ class Published:
     calibration: bool = False
     """Whether the simulator may be calibrated on this figure. Agreement then predicts nothing."""
     note: str = ""
-    judged: Judged = "value"
+    judged: JudgedBy = "value"
     conclusion: str = ""
     """The conclusion of the document that the figure supports, if the study tests one."""
     widest: float = math.inf

@@ -33,7 +33,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perpacket.errors import ConfigurationError
-from perpacket.study.published import Judged, Place, Published
+from perpacket.study.published import JudgedBy, Place, Published
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.validation import problem_text
 
@@ -57,7 +57,7 @@ class PublishedRow(BaseModel):
     resolution: int | float | None = None
     against: str | None = None
     calibration: bool = False
-    judged: Judged = "value"
+    judged: JudgedBy = "value"
     conclusion: str = ""
     note: str = ""
 
