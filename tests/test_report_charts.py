@@ -123,7 +123,7 @@ MEASURED = pl.DataFrame(
 
 @pytest.fixture
 def measured(study: Study, analysis: Analysis) -> Analysis:
-    """Those runs analyzed."""
+    """The analysis of these runs."""
     points = tuple(Point(f"web-{count}c", "file", {"connections": count}) for count in (4, 256))
     return of_frame(replace(study, points=points, published=()), analysis, MEASURED)
 

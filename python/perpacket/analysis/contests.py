@@ -56,7 +56,7 @@ class Crossing:
     position: Interval | None
     """The position between the two levels; None unless every block has one."""
     may_stay: tuple[str, ...] = ()
-    """The competitors that may lead at both levels; empty where the winner changes."""
+    """The competitors that may lead at both levels; empty if the winner changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def _crossing(levels: Sequence[_Level], before: str, after: str) -> Crossing:
 def _position(levels: Sequence[_Level], before: str, after: str, block: int) -> float | None:
     """The level at which the lines of one block cross.
 
-    None where they do not cross, or where a value is not positive.
+    None if they do not cross, or where a value is not positive.
     """
     ratios = []
     for one in levels:

@@ -76,7 +76,7 @@ class Estimates:
         return {seed: one for seed, one in found.items() if one is not None}
 
     def mean(self, point: str, quantity: str | Quantity) -> Interval | None:
-        """The mean of a quantity at a point; None where no run has it."""
+        """The mean of a quantity at a point; None if no run has it."""
         entry = as_quantity(quantity)
         return self._cached(
             ("mean", point, entry.name, entry.unit),
@@ -169,7 +169,7 @@ def as_quantity(name: str | Quantity) -> Quantity:
 
 
 def sum_of_layers(layers: Sequence[str], event: str, group: str = "layers") -> Value:
-    """The sum of an event over layers; None where a run has none of them."""
+    """The sum of an event over layers; None if a run has none of them."""
     names = [f"{group}.{layer}.{event}" for layer in layers]
 
     def summed(row: Row) -> float | None:
@@ -180,7 +180,7 @@ def sum_of_layers(layers: Sequence[str], event: str, group: str = "layers") -> V
 
 
 def value_or_none(value: Value, row: Row) -> float | None:
-    """A quantity of a row; None where the row lacks a number that the quantity needs."""
+    """A quantity of a row; None if the row lacks a number that the quantity needs."""
     try:
         return value(row)
     except CorruptObservation:

@@ -97,7 +97,7 @@ class Finding:
     bounds: str
     subject: str
     point: str = ""
-    """The point's name; empty where the subject is not one point."""
+    """The point's name; empty if the subject is not one point."""
     published: str = ""
     remark: str = ""
     """A remark on the published number, for example that it was used to calibrate."""

@@ -55,7 +55,7 @@ def estimate(
 ) -> tuple[Interval | None, list[float]]:
     """A quantity at a point, or its change against another, and its value in each run.
 
-    A change uses the seeds that both points have. The interval is None where no run has the
+    A change uses the seeds that both points have. The interval is None if no run has the
     quantity.
     """
     own = estimates.values(point, quantity)

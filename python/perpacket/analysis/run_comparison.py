@@ -64,7 +64,7 @@ class Ratio:
     second: float
     """The mean of the second run; `first` is that of the first."""
     interval: Interval | None
-    """The interval of the ratio; None where a value is zero or below."""
+    """The interval of the ratio; None if a value is zero or below."""
     paired: bool
 
     @property
@@ -224,7 +224,7 @@ class Sides:
     in_time_order: bool
 
     def ratio(self, point: str, name: str) -> Ratio | None:
-        """The ratio of one quantity at one point; None where either run lacks the quantity."""
+        """The ratio of one quantity at one point; None if either run lacks the quantity."""
         value = quantity(name).value
         first, second = (
             {

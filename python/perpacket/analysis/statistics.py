@@ -98,7 +98,7 @@ class Interval:
         return self.text(self.decimals)
 
     def text(self, most_decimals: int) -> str:
-        """As `str`, with at most that many decimals."""
+        """The same text as `str`, with at most `most_decimals` decimals."""
         value, low, high = (
             format_number(number, min(most_decimals, self.decimals))
             for number in (self.value, self.low, self.high)

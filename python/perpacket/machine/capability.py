@@ -26,9 +26,9 @@ class Capability:
     detail: str
     """The finding: a version, a setting, an error."""
     cost_of_lack: str
-    """The effect of its absence; empty where it is available."""
+    """The effect of its absence; empty if it is available."""
     next_step: str
-    """The command or change that adds it; empty where it is available or cannot be added."""
+    """The command or change that adds it; empty if it is available or cannot be added."""
     group: Group = Group.PROFILING
 
     def as_dict(self) -> dict[str, object]:

@@ -92,7 +92,7 @@ class Executor(Protocol):
         ...
 
     def describe(self) -> Mapping[str, object]:
-        """Its kind and its size, for `environment.json`."""
+        """The executor's kind and size, for `environment.json`."""
         ...
 
 

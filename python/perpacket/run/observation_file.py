@@ -118,7 +118,7 @@ def texts_for_numbers(
 
 
 def number(observation: Observation, name: str) -> float | None:
-    """A number of the result by its dotted name; None where the result lacks it."""
+    """A number of the result by its dotted name; None if the result lacks it."""
     found: object = observation.result
     for part in name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

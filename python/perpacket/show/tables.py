@@ -139,7 +139,7 @@ def _remark(row: Comparison) -> str:
 
 
 def interval_cell(interval: Interval | None) -> Cell:
-    """A mean with its interval below it; empty where there is none."""
+    """A mean with its interval below it; empty if there is none."""
     if interval is None:
         return Cell("")
     value, _, bounds = typographic(str(interval)).partition(" ")

@@ -26,7 +26,7 @@ Rows = Mapping[str, Mapping[int, Row]]
 """Observations by point and seed."""
 
 Value = Callable[[Row], float | None]
-"""A quantity of an observation; None where it has no meaning."""
+"""A quantity of an observation; None if it has no meaning."""
 
 Kind = Literal["amount", "share", "percent", "change"]
 
@@ -115,9 +115,9 @@ class Quantity:
     kind: Kind = "amount"
     better: Literal["higher", "lower", ""] = ""
     counts: str = ""
-    """What is counted."""
+    """The things that the quantity counts."""
     measured: str = ""
-    """How it is measured."""
+    """The method by which the quantity is measured."""
     column: str = ""
     """The key of the result that has the same number; empty if the quantity is computed."""
     runs: tuple[str, ...] = ()

@@ -117,6 +117,6 @@ def seeds_of(rows: Rows, *points: str) -> list[int]:
 
 
 def mean_of(rows: Mapping[int, Row], value: Callable[[Row], float | None]) -> float:
-    """The mean of a function over a point's runs; 0 where no run has a value."""
+    """The mean of a function over a point's runs; 0 if no run has a value."""
     found = [one for row in rows.values() if (one := value(row)) is not None]
     return sum(found) / len(found) if found else 0.0

@@ -76,7 +76,7 @@ def namespaces(
     `sysctls` are set in every host, such as `{"net.ipv4.tcp_timestamps": "0"}`. A
     host's congestion control must be in the machine's `net.ipv4.tcp_allowed_congestion_control`.
 
-    Raises `MachineLacks` where namespaces or links cannot be made, `ConfigurationError` for values
+    Raises `MachineLacks` if namespaces or links cannot be made, `ConfigurationError` for values
     out of range.
     """
     return Namespaces(
@@ -100,7 +100,7 @@ def routed(
 ) -> Routed:
     """A router with an interface for each of `hosts` hosts, all in network namespaces.
 
-    `sysctls` are set in the router too. Raises `MachineLacks` where namespaces or devices cannot
+    `sysctls` are set in the router too. Raises `MachineLacks` if namespaces or devices cannot
     be made, `ConfigurationError` for values out of range.
     """
     return Routed(divide(router_cpus, host_cpus), hosts=hosts, sysctls=sysctls)

@@ -133,13 +133,13 @@ class Testbed(AbstractContextManager["Testbed"], Protocol):
     def set_latency(self, one_way_us: float) -> None:
         """Set the delay between server and clients, the same in both directions.
 
-        Open connections may break. Raises `MachineLacks` where the testbed cannot add latency.
+        Open connections may break. Raises `MachineLacks` if the testbed cannot add latency.
         """
 
     def set_quickack(self, is_on: bool) -> None:
         """Make clients acknowledge each frame at once, or let Linux delay acknowledgments.
 
-        Raises `MachineLacks` where the testbed cannot do that.
+        Raises `MachineLacks` if the testbed cannot do that.
         """
 
     def network_report(self) -> dict[str, object] | None:

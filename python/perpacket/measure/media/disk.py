@@ -44,7 +44,7 @@ class Media:
     folder: str
     file_system: str
     read_ms: float | None
-    """Time to read 64 KiB from the disk; `None` where the media are in memory."""
+    """Time to read 64 KiB from the disk; `None` if the media are in memory."""
 
     def root(self, plan: MediaPlan) -> str:
         """The folder of a plan's media."""

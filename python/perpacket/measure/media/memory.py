@@ -59,7 +59,7 @@ class MemoryGroup:
         return bool(self.limit)
 
     def confined(self, command: Sequence[str], plan: MediaPlan) -> tuple[list[str], int | None]:
-        """The command in the group, and the limit in bytes; `None` where there is none.
+        """The command in the group, and the limit in bytes; `None` if there is none.
 
         Only `multiple` is limited: the medium of `unique` stays in memory.
         """
@@ -76,9 +76,9 @@ class MemoryGroup:
 
 @contextmanager
 def memory_group(host: Host, name: str) -> Iterator[MemoryGroup]:
-    """A group on a host, removed afterwards; it has no limit where none can be set.
+    """A group on a host, removed afterwards; it has no limit if none can be set.
 
-    `name` ends in a hyphen and the owner of our files on the host.
+    `name` ends in a hyphen and the owner of the run's files on the host.
     """
     made = host.run(["sh", "-c", MAKE, name], timeout_s=QUICK_S)
     limit = made.stdout.strip() if made.returncode == 0 else ""

@@ -117,7 +117,7 @@ def _clients(loads: Sequence[Answer]) -> dict[str, object]:
 
 
 def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float) -> object:
-    """The mean over all streams; `None` where none played."""
+    """The mean over all streams; `None` if none played."""
     if not played:
         return None
     # Clients of which none played have no mean.
@@ -188,7 +188,7 @@ def _difference(reports: MediaReports, path: Sequence[str]) -> float:
 
 
 def _misses(profile: Answer) -> dict[str, object]:
-    """Last-level misses of all layers; empty where no PMU counted them."""
+    """Last-level misses of all layers; empty if no PMU counted them."""
     layers = profile.get("layers")
     costs = layers.values() if isinstance(layers, Mapping) else ()
     found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]

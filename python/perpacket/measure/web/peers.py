@@ -1,7 +1,7 @@
 """nginx and Apache as servers under test, configured for a fair comparison.
 
 Each has one worker per processor, writes no log, keeps connections open as long as clients want,
-sends files with sendfile, and checks files for changes as rarely as our server where it can. Apache
+sends files with sendfile, and checks files for changes as rarely as `serve web` if it can. Apache
 runs its MPM event or worker with a thread for every client, or prefork with a process for every
 client. Their configuration is in the study's own folder. They run in the foreground, so that the
 run can stop them.
@@ -34,7 +34,7 @@ DESCRIPTORS = 16_384
 """Descriptors that a worker of nginx may open."""
 
 LEAST_THREADS = 64
-"""Least threads of an Apache process, as in our pools."""
+"""The least number of threads of an Apache process, as in the pools of `serve web`."""
 
 MORE_WORKERS = 8
 """The threads or processes of Apache in excess of the clients, because connections may overlap."""
@@ -144,7 +144,7 @@ def lack(host: Host, kind: PeerKind) -> str:
 
 
 def find(host: Host, kind: PeerKind) -> list[str]:
-    """The program, and for Apache the folder of its modules; empty where there is none."""
+    """The program, and for Apache the folder of its modules; empty if there is none."""
     search = [FIND_NGINX] if kind == "nginx" else [FIND_APACHE, MPM[kind]]
     done = host.run(["sh", "-c", *search], timeout_s=FIND_S)
     return done.stdout.split() if done.returncode == 0 else []

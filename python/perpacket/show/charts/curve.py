@@ -201,7 +201,7 @@ def _cut(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 
 def _published_ratio(row: Comparison | None) -> float | None:
-    """A published change in per cent as a ratio; None where no number was published."""
+    """A published change in per cent as a ratio; None if no number was published."""
     if row is None or row.published.value is None:
         return None
     return 1 + row.published.value / 100
@@ -218,7 +218,7 @@ def curve(
     """One line per series, with its interval as a band, and the published points.
 
     Columns: `x` (number), `y`, `low`, `high` (the mean and its interval, whose ends may be null),
-    `series` (text). The frame may also have `published` (null where nothing was published) and
+    `series` (text). The frame may also have `published` (null if nothing was published) and
     `calibrated` (true where that value was used to calibrate). An axis with positive values is
     logarithmic if they span a ratio of 50 (x) or 100 (y).
     """

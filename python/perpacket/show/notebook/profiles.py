@@ -110,7 +110,7 @@ class Profile:
 
 
 def _text(value: object, scale: float) -> str:
-    """A number in running text; empty where it was not measured."""
+    """A number in running text; empty if it was not measured."""
     from perpacket.analysis.wording import number
 
     return number(scale * float(value)) if isinstance(value, int | float) else ""
