@@ -15,7 +15,7 @@ NOTHING_CHANGED = Check(
 
 
 def capability() -> Capability:
-    """Whether the journal of a trial remains that was killed together with its guardian."""
+    """Whether a trial that was killed together with its guardian left a journal."""
     try:
         journal.read(journal.path())
     except RunFailed as error:

@@ -45,9 +45,9 @@ class Change:
     load: str
     """The level of the figure's series; empty without one."""
     is_chosen: bool
-    """Whether its changes were chosen from the results of others."""
+    """Whether the results of other points selected the changes of this point."""
     applied: tuple[str, ...]
-    """The changes of the catalogue that its runs had."""
+    """The changes of the catalogue in the runs of this point."""
     unit: str
     """The unit of work: a request or a KiB."""
     before: Interval

@@ -97,7 +97,7 @@ def point(connections: int, events: str) -> Point:
 
 
 def figures() -> tuple[Figure, ...]:
-    """The figures of its report."""
+    """The figures of the demo's report on this machine."""
     return (
         Figure(
             "stacked-layers",

@@ -147,7 +147,7 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """End the machine."""
         self._process.kill()
         self._process.wait()
         self._monitor.close()

@@ -70,12 +70,12 @@ def words_of(command: str, parameter: str = "server.command") -> list[str]:
 
 
 def foreign_server(host: Host, command: str, root: str) -> list[str]:
-    """The command of another server, as the user wrote it."""
+    """The words of another server's command, with the user's placeholders replaced."""
     return [_filled(word, host, root) for word in words_of(command)]
 
 
 def foreign_url(host: Host, url: str) -> str:
-    """The URL of that server, as the user wrote it."""
+    """The URL of another server, with the user's placeholders replaced."""
     return _filled(url, host, "").rstrip("/")
 
 

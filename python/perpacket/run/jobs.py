@@ -73,9 +73,9 @@ class Executor(Protocol):
     """Runs jobs, several at the same time."""
 
     def check(self) -> None:
-        """Raise `MachineLacks` or `ConfigurationError` when it cannot run any job.
+        """Raise `MachineLacks` or `ConfigurationError` when the executor cannot run any job.
 
-        Called before anything is written.
+        The caller checks this before it writes anything.
         """
         ...
 

@@ -71,7 +71,7 @@ class Step(Table):
 
 
 class Program(Table):
-    """A program of the running application, in the order of their starts."""
+    """A program of the running application. Programs start in the order of the file."""
 
     name: str
     part: Part
@@ -116,7 +116,7 @@ class Application(Component):
 
     title: str
     stands_for: str = ""
-    """The application of a document that it replaces."""
+    """The application of a document that this application replaces."""
     uses: list[str] = Field(default_factory=list)
     """Components of the library. Their packages, steps and programs precede the application's."""
     warmup_s: float = Field(default=8, ge=0, le=600)

@@ -53,7 +53,7 @@ class ProcessHost(ABC):
 
 
 class ClosingTestbed(ABC):
-    """A testbed that leaving its context takes down; see `contract.Testbed`."""
+    """A testbed that is taken down at the end of its context; see `contract.Testbed`."""
 
     no_latency = ("", "")
     """The reason why this testbed cannot add latency, and the hint of the error."""

@@ -213,7 +213,7 @@ class Connection:
 
 
 class RemoteProcess(LocalProcess):
-    """A process on a machine, as the local ssh process that runs it."""
+    """A process on a machine, controlled by the local ssh process that runs it."""
 
     def __init__(self, connection: Connection, run: str, command: Sequence[str]) -> None:
         """Start the process and wait for its process id."""

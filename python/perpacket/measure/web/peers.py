@@ -186,7 +186,7 @@ def prepare(
 
 
 def with_directives(configuration: str, directives: str) -> str:
-    """Our configuration of nginx with directives, each ended by `;`, instead of its own."""
+    """A configuration of nginx in which directives, each ended by `;`, replace those there."""
     lines = configuration.splitlines()
     for directive in filter(None, (each.strip() for each in directives.split(";"))):
         name = directive.split()[0]
@@ -198,7 +198,7 @@ def with_directives(configuration: str, directives: str) -> str:
 
 
 def with_tls(configuration: str, certificate: str, key: str) -> str:
-    """Our configuration of nginx with TLS on its port, and sessions that clients may resume."""
+    """A configuration of nginx with TLS on its port, and sessions that clients may resume."""
     directives = (
         f"ssl_certificate {certificate}; ssl_certificate_key {key}; "
         "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:sessions:10m; "

@@ -187,7 +187,7 @@ def _application(
 
 
 def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[str], str]:
-    """The command of a server that is not ours, and its URL."""
+    """The command of another server than `serve web`, and its URL."""
     if plan.server_kind == "perpacket":
         return foreign_server(server, plan.server_command, root), foreign_url(
             server, plan.server_url

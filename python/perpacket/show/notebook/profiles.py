@@ -26,7 +26,7 @@ class Profile:
 
     document: Mapping[str, object]
     place: str
-    """The name of its file, for errors and captions."""
+    """The name of the profile's file, for errors and captions."""
 
     @property
     def layers(self) -> Mapping[str, Mapping[str, object]]:
