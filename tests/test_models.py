@@ -228,7 +228,7 @@ def test_a_transaction_with_processor_time_has_a_lower_bound(
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {round(row["time_us"]) for row in rows if row["transaction"] == "rtp"} == {30}
     assert run(["model", "bounds", "--cpu", "3us"]) == 2
-    assert "expected its size too" in capsys.readouterr().err
+    assert "expected --size too" in capsys.readouterr().err
 
 
 def test_the_cost_of_misses_is_printed_for_a_rate_and_for_a_sequential_read(
