@@ -164,7 +164,7 @@ def test_a_snapshot_that_cannot_be_restored_is_an_error_that_names_it(
     damaged = Prepared(tmp_path, session.machine.kernel)
     with pytest.raises(RunFailed, match=r"/state: the machine's state cannot be") as failed:
         runs.variant(session.emulator, session.plugin, damaged, SMALL, 0)
-    assert failed.value.hint == f"remove {tmp_path}, and it is prepared again"
+    assert failed.value.hint == f"remove {tmp_path}; the next emulation prepares the machine again"
 
 
 def test_an_emulator_that_refuses_the_plugin_is_named(session: Session, tmp_path: Path) -> None:
