@@ -6,7 +6,7 @@
 A web server answers requests at a steady rate. Once a minute it is started again, and a
 pair of interfaces appears or disappears. The exporter is scraped every five seconds. Bars: no
 growth of memory after the first tenth, under 1 % of the processors, no counter that falls, and no
-sample that is missing without being counted as lost or missing. It runs in a network namespace of
+missing sample that the exporter does not count. It runs in a network namespace of
 its own, so it needs root. The exit status is 1 if a bar is missed.
 """
 
@@ -32,7 +32,7 @@ DISTURB_S = 60.0
 REQUESTS_S = 2000
 
 GROWTH_KB = 1024
-"""Growth of the exporter's memory that is no leak: pages of its allocator."""
+"""The growth of the exporter's memory up to which it is no leak, but pages of the allocator."""
 
 Counters = dict[str, float]
 

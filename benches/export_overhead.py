@@ -2,11 +2,11 @@
 
     .venv/bin/python benches/export_overhead.py
 
-As `profiler_overhead.py`, with the exporter in place of the profiler, scraped once a window. Each
-control group has a process that wakes up ten times a second, with and without the exporter. The bar
-is 0.99 or more of the throughput, judged as there. The program also prints the time from the start
-of the exporter to its first answer (bar: 2 s) and the size of the executable (bar: 25 MB). It needs
-root and control groups of version 2.
+The method is that of `profiler_overhead.py`, with the exporter in place of the profiler. The
+exporter is scraped once a window. Each control group has a process that wakes up ten times a
+second, with and without the exporter. The bar is 0.99 or more of the throughput. The program also
+prints the time from the start of the exporter to its first answer (bar: 2 s) and the size of the
+executable (bar: 25 MB). It needs root and control groups of version 2.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from perpacket.measure import agent
 GROUPS = 200
 
 FOLDERS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
-"""Where control groups of version 2 are mounted."""
+"""The folders in which control groups of version 2 may be mounted."""
 
 SLEEPER = "import time\nwhile True: time.sleep(0.1)"
 
 START_S = 10.0
-"""An exporter answers within this time."""
+"""Time limit for the exporter's first answer."""
 
 
 @contextmanager

@@ -39,8 +39,8 @@ REFERENCES = {
     "web-servers": "isa2003.toml",
 }
 SERVED = tuple(REFERENCES)
-"""Studies of what a packet costs a web server or the bulk sender; the others have tests of their
-own."""
+"""Studies of the cost of a packet for a web server or the bulk sender. Other studies have tests of
+their own."""
 
 MEASURED_STUDIES = [name for name in library.names() if library.find(name).is_measured]
 
@@ -61,7 +61,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
 
 @pytest.mark.parametrize("name", MEASURED_STUDIES)
 def test_the_default_length_takes_at_most_ten_minutes(name: str) -> None:
-    """Or half an hour with six workloads on many clients each."""
+    """Check the limit of a length; half an hour for six workloads with many clients each."""
     study = library.find(name)
     measured = [point for point in study.points if point.name not in study.simulated]
     runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in measured]

@@ -1,7 +1,7 @@
 """A measured run has server, load and profile in one window, and reports doubts.
 
-The hosts are processes of this machine, and the agent is a stand-in. The tests check the commands
-that they get, the order of the commands, and the use of their reports.
+The hosts are processes of this machine, and the agent is a fake. The tests check the commands that
+the hosts get, the order of the commands, and the use of the reports.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FakeTestbed(AbstractContextManager["FakeTestbed"]):
         return self.inner.clients
 
     def set_quickack(self, is_on: bool) -> None:
-        """Refuse, as hosts without routes of their own do."""
+        """Raise an error, as hosts without routes of their own do."""
         if is_on:
             raise MachineLacks("no route attribute here")
 
@@ -219,7 +219,7 @@ def test_files_of_a_dead_study_are_removed_and_those_of_an_active_one_stay(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    # A process number that another process has now does not count as alive.
+    # The owner does not count as alive if another process now has its process id.
     taken = f"{os.getpid()}-1"
     for maker in (f"{dead.pid}-1", taken, own_name(), "nobody"):
         (tmp_path / f"{PREFIX}{maker}-abc").mkdir()
@@ -432,7 +432,7 @@ be_patient(t.pytest.MonkeyPatch().setattr)
 path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
 
 def stay(run, duration_s, monitored):
-    # The third run stays in the middle until we are killed.
+    # The third run waits in its middle until the test kills this process.
     if len(list((path / "observations").glob("*.json"))) == 2:
         print("waiting", flush=True)
         time.sleep(PATIENCE_S)

@@ -1,7 +1,7 @@
 """The studies of stored media: their commands, their results and their published figures.
 
-Most runs here have a stand-in for the agent. One has the agent itself, and its test asserts only
-facts that are true on every machine.
+Most runs here use a fake agent. One run uses the real agent, and its test asserts only facts that
+are true on every machine.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def test_an_observation_has_the_results_of_clients_and_their_cost_at_the_server(
     assert (result["clients"], result["played"], result["refused"]) == (4, 3, 1)
     assert (result["throughput_mbps"], result["loss_share"]) == (4.0, 0.01)
     assert result["not_playing_share"] == 0.25
-    # The stand-in's reports are two seconds apart. These are its counts in that time.
+    # The fake agent's reports are two seconds apart. These are its counts in that time.
     assert (result["server_cpu_percent"], result["packets_per_s"]) == (25.0, 500.0)
     assert (result["page_faults_per_s"], result["context_switches_per_s"]) == (11.0, 155.0)
     assert result["cpu_us_per_packet"] == 500.0
@@ -443,7 +443,7 @@ def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
     directory = start.run(replace(study, runner=runner, measured_runner=runner), tmp_path / "run")
     found = directory.study()
     rows = {row.published.figure: row for row in analyze(found, directory).comparisons}
-    # Charts take time: two of each study.
+    # Charts take time, so draw two of each study.
     drawn = replace(found, figures=found.figures[:2])
     page = html.write(analyze(drawn, directory), tmp_path / "report.html").read_text()
     assert "Nothing to draw" not in page

@@ -1,4 +1,4 @@
-"""`profile --pprof` as `go tool pprof` reads it."""
+"""`go tool pprof` reads the files of `profile --pprof`."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ def test_hosts_reach_each_other_only_through_the_router(bed: Routed) -> None:
     received = json.loads(far_end.result(PATIENCE_S).stdout)
     if not received["bytes"]:
         skip_or_fail("nothing was sent in half a second")
-    # Whole frames cross: no fewer packets than the bytes fill.
+    # No frame is larger than the MTU, so there are at least as many packets as the bytes fill.
     assert forwarded() - before >= received["bytes"] / ETHERNET_MOST_BYTES
 
 
@@ -426,7 +426,7 @@ def test_a_router_needs_two_hosts(hosts: int) -> None:
 
 @pytest.mark.live
 def test_the_real_router_makes_observations(tmp_path: Path) -> None:
-    """A window of bulk TCP and a search, through the driver; no number of time is judged."""
+    """A window of bulk TCP and a search, through the driver. The test judges no time."""
     wanted = {"kernel-2-10240b", "search-kernel-512b"}
     study = library.find("router")
     chosen = tuple(point for point in study.points if point.name in wanted)

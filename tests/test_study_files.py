@@ -26,19 +26,19 @@ BEFORE = json.loads((Path(__file__).parent / "studies_before.json").read_text())
 """The points and figures of each study when it was a Python module, by `NAME LENGTH`."""
 
 WINDOWS = {"run.duration_s", "run.warmup_s", "search.trial_s"}
-"""Parameters that changed since: windows are shorter and more."""
+"""Parameters that have changed since then: there are more and shorter windows."""
 
 ADDED = {
     *("load.requests", "server.processors", "network.acknowledgments"),
     *("host.prefetch_lines", "host.prefetch_by"),
 }
-"""Parameters that studies did not have."""
+"""Parameters that the studies of the first version did not have."""
 
 LATER = {
     *("traffic", "static", "program", "processors"),
     *("acknowledgments", "trace", "lines", "by"),
 }
-"""Factors that studies did not have."""
+"""Factors that the studies of the first version did not have."""
 
 DIVIDED = {'curve connections content_mbps {"network": "direct"}'}
 """Figures that are now one for each series, because a study may replay several logs."""
@@ -52,7 +52,7 @@ def found(name: str, length: Length = "default") -> Study:
 
 
 def digest(point: Point) -> str:
-    """The point without its windows, as the first version's was computed."""
+    """The point without its windows, in the form of `studies_before.json`."""
     content = {
         "configuration": point.configuration,
         "factors": {name: level for name, level in point.factors.items() if name not in LATER},
@@ -98,7 +98,7 @@ def test_every_length_has_at_least_eight_windows_a_point(name: str, length: Leng
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_quick_length_takes_under_two_minutes_of_measuring(name: str) -> None:
-    """Or five with six workloads; six with the start and the warm-up of the applications."""
+    """Check the time of the quick length: more for six workloads, and for applications."""
     study = found(name, "quick")
     measured = [point for point in study.points if point.name not in study.simulated]
     runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in measured]
@@ -128,7 +128,7 @@ def test_the_study_in_a_run_directory_is_the_study_that_ran(name: str) -> None:
 
 
 def old(study: Study, points: tuple[Point, ...]) -> RunConfiguration:
-    """A run of the first version, which kept no study.toml of a built-in study."""
+    """A run of the first version, which stored no study.toml of a built-in study."""
     return replace(configuration_file.resolve(study, "0"), points=points, definition="")
 
 

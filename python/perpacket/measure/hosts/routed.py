@@ -73,18 +73,18 @@ class Routed(NamespaceTestbed):
 
     network = "veth"
     no_latency = (
-        "through the router: nothing delays its frames",
+        "through the router: this testbed does not delay frames",
         "use network namespaces with a link",
     )
 
     def __init__(
         self, division: Division, *, hosts: int = 4, sysctls: Mapping[str, str] | None = None
     ) -> None:
-        """Set it up; after an error remove everything and raise."""
+        """Set up the testbed; after an error remove everything and raise the error."""
         super().__init__(division)
         if not 2 <= hosts <= MOST_HOSTS:
             raise ConfigurationError(
-                f"hosts: {hosts}", "hosts", str(hosts), f"give 2 to {MOST_HOSTS}"
+                f"hosts: {hosts}", "hosts", str(hosts), f"expected 2 to {MOST_HOSTS}"
             )
         names = [f"host{number}" for number in range(hosts)]
         try:

@@ -1,10 +1,10 @@
 """The reports of the programs of one run of a media server as one observation.
 
-The server's own counts are differences between two of its reports, at both ends of the window. Of
-another server there are the kernel's counts of its processes, and the packets that clients
-received. The clients' results are over their whole time after the warm-up, which includes the
-window. Page faults and context switches are those of the server process. Cache misses are present
-only with a PMU.
+The counts of `serve media` are differences between two of its reports, at both ends of the window.
+Another server has only the kernel's counts of its processes, and the packets that clients received.
+The clients' results are over their whole time after the warm-up, which includes the window. Page
+faults and context switches are those of the server process. Cache misses are present only with a
+PMU.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _clients(loads: Sequence[Answer]) -> dict[str, object]:
 
 
 def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float) -> object:
-    """The mean over all streams; `None` where none played."""
+    """The mean over all streams; `None` if none played."""
     if not played:
         return None
     # Clients of which none played have no mean.
@@ -152,7 +152,7 @@ def _server(reports: MediaReports) -> dict[str, object]:
 
 
 def _foreign(reports: MediaReports) -> dict[str, object]:
-    """The same of a server that reports nothing, as far as kernel and clients count it."""
+    """The rates of a server without reports, from the counts of the kernel and the clients."""
     if reports.process is None:
         raise RunFailed("the kernel has no counts of the server's processes over the window")
     process = reports.process
@@ -188,7 +188,7 @@ def _difference(reports: MediaReports, path: Sequence[str]) -> float:
 
 
 def _misses(profile: Answer) -> dict[str, object]:
-    """Last-level misses of all layers; empty where no PMU counted them."""
+    """Last-level misses of all layers; empty if no PMU counted them."""
     layers = profile.get("layers")
     costs = layers.values() if isinstance(layers, Mapping) else ()
     found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]

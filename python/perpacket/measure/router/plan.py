@@ -31,7 +31,7 @@ TRIALS = 13
 """Approximate number of trials of a search at the resolutions of the studies."""
 
 TRIAL_OVERHEAD_S = 0.27
-"""Approximate time of a trial of a search besides sending: silence, and setting up live frames."""
+"""Approximate time of a trial of a search besides sending: a pause, and setting up live frames."""
 
 LOSS_OVERHEAD_S = 0.5
 """Approximate time of a run of one trial besides sending: starting and stopping the programs."""

@@ -33,7 +33,7 @@ OpenRouted = Callable[[RouterPlan], AbstractContextManager[RoutedTestbed]]
 
 
 def open_routed(plan: RouterPlan) -> AbstractContextManager[RoutedTestbed]:
-    """A router and four hosts in namespaces; raises `MachineLacks` where there are none.
+    """A router and four hosts in namespaces; raises `MachineLacks` if there are none.
 
     Without TCP's time stamps a segment has 40 bytes of headers, as published.
     """
@@ -64,7 +64,7 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Set up the router; raises `MachineLacks` where there are no namespaces."""
+        """Set up the router; raises `MachineLacks` if there are no namespaces."""
         plans = {point.name: validated(RouterPlan, point) for point in points}
         with self._open(next(iter(plans.values()))) as testbed:
             lacks: dict[PlaneKind, str] = {}
@@ -93,7 +93,7 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
 def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
     """Check the router's rules: a summary, and a sentence about the first breach.
 
-    Raises `MachineLacks` where the plane is not allowed.
+    Raises `MachineLacks` if the plane is not allowed.
     """
     router = testbed.server
     command = [router.agent(), "route", "check", "--format", "json", "--quiet"]

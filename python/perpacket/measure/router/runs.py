@@ -72,7 +72,7 @@ class RouterSetup:
     generator: str
     """How the machine makes frames: `live` or `socket`."""
     may_sample: bool = True
-    """Whether the kernel lets us sample the router's processors."""
+    """Whether the kernel permits sampling of the router's processors."""
 
 
 class RouterRun(MeasuredRun[RouterPlan, RouterSetup]):
@@ -97,7 +97,7 @@ def plane(
     """Forward by the kernel or by a program in XDP inside the context.
 
     A veth device receives frames from XDP only with a program at its end; `programmed` have one
-    already. Raises `MachineLacks` where XDP is not allowed.
+    already. Raises `MachineLacks` if XDP is not allowed.
     """
     if kind == "kernel":
         yield None

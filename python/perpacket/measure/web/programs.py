@@ -38,7 +38,7 @@ def serve_web(
         *(*posts, "--format", "json"),
     ]
     options = words_of(plan.server_options, "server.options")
-    # Each replaces one of ours: a repeated option is an error.
+    # Each option replaces perpacket's value, because a repeated option is an error.
     while options:
         following = [word for word in options[1:2] if word[:2] != "--"]
         command = [*without(command, [options[0].partition("=")[0]]), options[0], *following]

@@ -51,7 +51,7 @@ class RunReports:
     server_idle: float
     client_idle: float
     server_process: Mapping[str, object] | None = None
-    """The kernel's counts of the server's processes; `None` where it has none."""
+    """The kernel's counts of the server's processes; `None` if it has none."""
 
     def raw(self) -> dict[str, object]:
         """The complete reports, by the names of their files."""
@@ -124,7 +124,7 @@ def _rates(plan: Plan, loads: Sequence[Answer]) -> dict[str, object]:
 
 
 def _cpu_us_per_request(result: Mapping[str, object]) -> float | None:
-    """Processor time of the server's processes per request; `None` where either is unknown."""
+    """Processor time of the server's processes per request; `None` if either is unknown."""
     process, rate = result.get("server_process"), result.get("requests_per_s")
     if not isinstance(process, Mapping) or not rate:
         return None
