@@ -37,6 +37,7 @@ ADDED = {
 LATER = {
     *("traffic", "static", "program", "processors"),
     *("acknowledgments", "trace", "lines", "by"),
+    *("events", "mix", "connection"),
 }
 """Factors that studies did not have."""
 

@@ -18,7 +18,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 ProfiledT = TypeVar("ProfiledT", bound="ProfiledPlan")
 
 NetworkKind = Literal["direct", "delayed"]
-EventsKind = Literal["best", "clock", "counters", "accounts", "any"]
+EventsKind = Literal["best", "clock", "counters", "misses", "accounts", "any"]
 TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
 
 LEAD_S = 0.1
@@ -47,7 +47,8 @@ class ProfiledPlan(BaseModel):
     adds some per cent to the cost of every point."""
     profile_events: EventsKind = Field(alias="profile.events", default="best")
     """`accounts` has user, kernel and interrupt time without layers, where perf is forbidden. `any`
-    is `best` where perf is allowed and `accounts` elsewhere, for studies that need no layers."""
+    is `best` where perf is allowed and `accounts` elsewhere, for studies that need no layers.
+    `misses` needs performance counters."""
 
     @property
     def window_s(self) -> float:
