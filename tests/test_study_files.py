@@ -37,6 +37,7 @@ ADDED = {
 LATER = {
     *("traffic", "static", "program", "processors"),
     *("acknowledgments", "trace", "lines", "by"),
+    *("events", "mix", "connection"),
 }
 """Factors that the studies of the first version did not have."""
 

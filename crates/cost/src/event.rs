@@ -11,9 +11,11 @@ use crate::layer::Layer;
 pub enum EventKind {
     Cycles,
     Instructions,
+    L1iMisses,
     L1dMisses,
     L2Misses,
     LlcMisses,
+    ItlbMisses,
     DtlbMisses,
     BranchMisses,
     CpuNs,
@@ -21,12 +23,14 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every event.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Cycles,
         Self::Instructions,
+        Self::L1iMisses,
         Self::L1dMisses,
         Self::L2Misses,
         Self::LlcMisses,
+        Self::ItlbMisses,
         Self::DtlbMisses,
         Self::BranchMisses,
         Self::CpuNs,
@@ -38,9 +42,11 @@ impl EventKind {
         match self {
             Self::Cycles => "cycles",
             Self::Instructions => "instructions",
+            Self::L1iMisses => "l1i_misses",
             Self::L1dMisses => "l1d_misses",
             Self::L2Misses => "l2_misses",
             Self::LlcMisses => "llc_misses",
+            Self::ItlbMisses => "itlb_misses",
             Self::DtlbMisses => "dtlb_misses",
             Self::BranchMisses => "branch_misses",
             Self::CpuNs => "cpu_ns",

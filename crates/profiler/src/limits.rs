@@ -74,6 +74,13 @@ fn about_samples(
             100.0 * share
         ));
     }
+    if !context.lacking.is_empty() {
+        let names: Vec<_> = context.lacking.iter().map(|event| event.name()).collect();
+        limits.push(format!(
+            "this machine does not count {}: they have no pass and no value",
+            names.join(", ")
+        ));
+    }
     if passes.len() < context.planned_passes {
         limits.push(format!(
             "the window ended after {} of {} passes: some events were not sampled",

@@ -55,6 +55,8 @@ pub struct Context<'a> {
     pub exit_status: Option<i32>,
     /// Planned number of passes.
     pub planned_passes: usize,
+    /// Events without a pass, because the machine does not count them.
+    pub lacking: &'a [EventKind],
     /// Samples a second and processor.
     pub frequency_hz: u32,
 }
@@ -105,7 +107,12 @@ impl<'a> Passes<'a> {
                 .and_then(|pass| per(amount(&pass.tally), pass.activity.window.requests?)),
             cycles_per_packet: per_packet(EventKind::Cycles),
             instructions_per_packet: per_packet(EventKind::Instructions),
+            l1i_misses_per_packet: per_packet(EventKind::L1iMisses),
+            l1d_misses_per_packet: per_packet(EventKind::L1dMisses),
             llc_misses_per_packet: per_packet(EventKind::LlcMisses),
+            itlb_misses_per_packet: per_packet(EventKind::ItlbMisses),
+            dtlb_misses_per_packet: per_packet(EventKind::DtlbMisses),
+            branch_misses_per_packet: per_packet(EventKind::BranchMisses),
             ..Cost::default()
         }
     }

@@ -82,9 +82,11 @@ impl Profiler {
             let events = EventSet::clock(hertz)?;
             return Self::with_provider(settings, events, Box::new(Accounts::default()));
         }
-        let counters = perf::try_open(EventKind::Cycles, first).is_ok();
+        let opens = |event| perf::try_open(event, first).is_ok();
+        let counters = opens(EventKind::Cycles);
         let events = match &settings.events {
-            Events::Best if counters => EventSet::counters(hertz)?,
+            Events::Best if counters => EventSet::counters(hertz)?.counted(opens),
+            Events::Misses => EventSet::misses(hertz)?.counted(opens),
             Events::Best | Events::Clock | Events::Accounts => EventSet::clock(hertz)?,
             Events::Counters => EventSet::counters(hertz)?,
             Events::File(path) => EventSet::read(path, hertz)?,
@@ -237,6 +239,7 @@ impl Profiler {
             names_parts: self.settings.keeps_offsets,
             exit_status: self.exit_status,
             planned_passes: passes.len(),
+            lacking: &self.events.lacking,
             frequency_hz: self.settings.frequency_hz,
         };
         let report = summary::report(&context, &results);

@@ -59,9 +59,24 @@ pub struct Cost {
     /// Instructions for each packet, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_packet: Option<f64>,
+    /// Misses of instruction fetches in the level-1 cache for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l1i_misses_per_packet: Option<f64>,
+    /// Misses of reads in the level-1 data cache for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l1d_misses_per_packet: Option<f64>,
     /// Last-level cache misses for each packet, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llc_misses_per_packet: Option<f64>,
+    /// Misses in the translation buffer of instructions for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub itlb_misses_per_packet: Option<f64>,
+    /// Misses of reads in the translation buffer of data for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtlb_misses_per_packet: Option<f64>,
+    /// Mispredicted branches for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch_misses_per_packet: Option<f64>,
 }
 
 /// The server's user code by part of the application: interpreter, database, TLS and others.

@@ -31,6 +31,8 @@ pub enum Events {
     Clock,
     /// Counters, or an error.
     Counters,
+    /// Misses of caches and translation buffers, and branches; those that the machine counts.
+    Misses,
     /// The kernel's accounts, which need no permission and have no layers.
     Accounts,
     /// The events in a user's file.

@@ -57,6 +57,18 @@ impl Event {
         }
     }
 
+    /// Misses of reads in one of the kernel's generic caches.
+    fn cache(cache: u32, id: u64) -> Self {
+        let misses = bindings::PERF_COUNT_HW_CACHE_RESULT_MISS << 16;
+        Self {
+            kind: bindings::PERF_TYPE_HW_CACHE,
+            config: (cache | misses).into(),
+            fields: FIELDS,
+            read_format: 0,
+            id,
+        }
+    }
+
     fn clock() -> Self {
         Self {
             kind: bindings::PERF_TYPE_SOFTWARE,
@@ -234,6 +246,33 @@ fn events_of_one_recording_share_its_packets() {
     assert_eq!(tcp.instructions_per_packet, Some(400.0));
     assert_eq!(ip.llc_misses_per_packet, Some(2.0));
     assert_eq!(tcp.cpu_ns_per_packet, None);
+}
+
+#[test]
+fn misses_of_each_cache_and_translation_buffer_are_told_apart() {
+    let events = [
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_L1I, 7),
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_L1D, 8),
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_ITLB, 9),
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_DTLB, 10),
+        Event::hardware(bindings::PERF_COUNT_HW_BRANCH_MISSES, FIELDS, 11),
+    ];
+    let records: Vec<_> = (0..5)
+        .map(|index| sample(7 + index, 1, TCP_V4_RCV, 1 + index, 10 << index, &[]))
+        .collect();
+    let recorded = Folder::new()
+        .analyse(&file(&events, &records, "6.1.0"))
+        .unwrap();
+    let tcp = cost(&recorded, "tcp");
+    let found = [
+        tcp.l1i_misses_per_packet,
+        tcp.l1d_misses_per_packet,
+        tcp.itlb_misses_per_packet,
+        tcp.dtlb_misses_per_packet,
+        tcp.branch_misses_per_packet,
+    ];
+    assert_eq!(found, [1.0, 2.0, 4.0, 8.0, 16.0].map(Some));
+    assert_eq!(tcp.llc_misses_per_packet, None);
 }
 
 #[test]

@@ -18,7 +18,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 ProfiledT = TypeVar("ProfiledT", bound="ProfiledPlan")
 
 NetworkKind = Literal["direct", "delayed"]
-EventsKind = Literal["best", "clock", "counters", "accounts", "any"]
+EventsKind = Literal["best", "clock", "counters", "misses", "accounts", "any"]
 TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
 
 LEAD_S = 0.1
@@ -47,7 +47,8 @@ class ProfiledPlan(BaseModel):
     machine, sampling adds some per cent to the cost of every point."""
     profile_events: EventsKind = Field(alias="profile.events", default="best")
     """`accounts` needs no perf, and has user, kernel and interrupt time but no layers. `any` is for
-    studies that need no layers: it means `best` if perf is allowed, else `accounts`."""
+    studies that need no layers: it means `best` if perf is allowed, else `accounts`. `misses` needs
+    performance counters."""
 
     @property
     def window_s(self) -> float:

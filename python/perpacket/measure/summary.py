@@ -30,6 +30,9 @@ KERNEL_MODULES = {
 }
 """The module of each of these layers; the other layers of the kernel are the module `kernel`."""
 
+MISSES = "llc_misses_per_packet"
+"""The profiler's count of last-level cache misses, by layer."""
+
 GROUPS = ("kinds", "regions", "categories", "modules", "host_stack")
 """The profile's ways to divide the same samples, besides layers."""
 
@@ -87,6 +90,22 @@ def frames(profile: Answer) -> float:
     """Frames that the server's interfaces sent and received."""
     packets = numbers(profile.get("packets"))
     return sum(number(packets.get(way, 0)) for way in ("sent", "received"))
+
+
+def cache_misses(profile: Answer) -> dict[str, object]:
+    """Last-level misses of all layers; empty where no PMU counted them."""
+    layers = profile.get("layers")
+    costs = layers.values() if isinstance(layers, Mapping) else ()
+    found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]
+    counted = [number(value) for value in found if value is not None]
+    if not counted:
+        return {}
+    window_s = number(profile.get("window_s", 0))
+    misses = sum(counted)
+    return {
+        "cache_misses_per_packet": misses,
+        "cache_misses_per_s": misses * frames(profile) / window_s if window_s else None,
+    }
 
 
 def profile_doubts(profile: Answer, client_idle: float, group: str, name: str) -> dict[str, bool]:

@@ -56,6 +56,9 @@ pub enum EventChoice {
     Clock,
     /// Performance counters, or exit status 3.
     Counters,
+    /// CPU time, and those misses of instruction fetch, level-1 data, translation buffers and
+    /// branches that the machine counts.
+    Misses,
     /// The kernel's accounts, which need no permission: user, kernel and interrupt time, no layers.
     Accounts,
 }
@@ -218,6 +221,7 @@ impl Arguments {
             (None, Some(EventChoice::Best) | None) => Events::Best,
             (None, Some(EventChoice::Clock)) => Events::Clock,
             (None, Some(EventChoice::Counters)) => Events::Counters,
+            (None, Some(EventChoice::Misses)) => Events::Misses,
             (None, Some(EventChoice::Accounts)) => Events::Accounts,
         };
         Ok(Settings {

@@ -115,12 +115,17 @@ struct Columns(Vec<(&'static str, Value)>);
 
 impl Columns {
     fn of(report: &Report) -> Self {
-        let all: [(&'static str, Value); 5] = [
+        let all: [(&'static str, Value); 10] = [
             ("ns/packet", |cost| cost.cpu_ns_per_packet),
             ("ns/request", |cost| cost.cpu_ns_per_request),
             ("cycles/packet", |cost| cost.cycles_per_packet),
             ("instr./packet", |cost| cost.instructions_per_packet),
+            ("L1i misses/packet", |cost| cost.l1i_misses_per_packet),
+            ("L1d misses/packet", |cost| cost.l1d_misses_per_packet),
             ("LLC misses/packet", |cost| cost.llc_misses_per_packet),
+            ("iTLB misses/packet", |cost| cost.itlb_misses_per_packet),
+            ("dTLB misses/packet", |cost| cost.dtlb_misses_per_packet),
+            ("branch misses/packet", |cost| cost.branch_misses_per_packet),
         ];
         let filled = all
             .into_iter()
@@ -202,7 +207,12 @@ fn together(costs: &[&Cost]) -> Cost {
         cpu_ns_per_request: sum(|cost| cost.cpu_ns_per_request),
         cycles_per_packet: sum(|cost| cost.cycles_per_packet),
         instructions_per_packet: sum(|cost| cost.instructions_per_packet),
+        l1i_misses_per_packet: sum(|cost| cost.l1i_misses_per_packet),
+        l1d_misses_per_packet: sum(|cost| cost.l1d_misses_per_packet),
         llc_misses_per_packet: sum(|cost| cost.llc_misses_per_packet),
+        itlb_misses_per_packet: sum(|cost| cost.itlb_misses_per_packet),
+        dtlb_misses_per_packet: sum(|cost| cost.dtlb_misses_per_packet),
+        branch_misses_per_packet: sum(|cost| cost.branch_misses_per_packet),
     }
 }
 

@@ -218,6 +218,7 @@ fn report(
         server_pid: settings.pid,
         exit_status: None,
         planned_passes: results.len(),
+        lacking: &[],
         names_parts: settings.keeps_offsets,
         frequency_hz: file
             .events

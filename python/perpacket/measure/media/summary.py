@@ -16,10 +16,14 @@ from perpacket.errors import RunFailed
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import MIB
 from perpacket.measure.programs import Answer
-from perpacket.measure.summary import frames, number, numbers, profile_doubts, sum_of, worst
-
-MISSES = "llc_misses_per_packet"
-"""The profiler's count of cache misses, by layer."""
+from perpacket.measure.summary import (
+    cache_misses,
+    number,
+    numbers,
+    profile_doubts,
+    sum_of,
+    worst,
+)
 
 COUNTS = {
     "packets_per_s": ("packets",),
@@ -80,7 +84,7 @@ def summarize(plan: MediaPlan, reports: MediaReports) -> dict[str, object]:
             None if reports.memory_limit_bytes is None else reports.memory_limit_bytes / MIB
         ),
         "layers": numbers(reports.profile.get("layers")),
-        **_misses(reports.profile),
+        **cache_misses(reports.profile),
         "backend": reports.profile.get("backend"),
         "samples": reports.profile.get("samples"),
     }
@@ -185,19 +189,3 @@ def _difference(reports: MediaReports, path: Sequence[str]) -> float:
             value = value.get(name) if isinstance(value, Mapping) else None
         found.append(number(value))
     return found[1] - found[0]
-
-
-def _misses(profile: Answer) -> dict[str, object]:
-    """Last-level misses of all layers; empty if no PMU counted them."""
-    layers = profile.get("layers")
-    costs = layers.values() if isinstance(layers, Mapping) else ()
-    found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]
-    counted = [number(value) for value in found if value is not None]
-    if not counted:
-        return {}
-    window_s = number(profile.get("window_s", 0))
-    misses = sum(counted)
-    return {
-        "cache_misses_per_packet": misses,
-        "cache_misses_per_s": misses * frames(profile) / window_s if window_s else None,
-    }

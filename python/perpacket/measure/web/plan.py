@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from perpacket.measure.plan import RunPlan, named
 
-LoadKind = Literal["stream", "file", "trace", "specweb99", "surge", "application"]
+LoadKind = Literal["stream", "file", "trace", "specweb99", "surge", "webstone", "application"]
 ServerKind = Literal["perpacket", "nginx", "apache", "apache-worker", "apache-prefork"]
 """The servers under test; `apache` is Apache with its MPM event."""
 TlsKey = Literal["", "rsa", "ecdsa"]
@@ -102,6 +102,8 @@ class Plan(RunPlan):
             raise ValueError(
                 f"expected {named('server.application')} for load.kind application, and only for it"
             )
+        if self.kind == "webstone" and self.keep_alive:
+            raise ValueError("expected load.keep_alive false for WebStone: a connection a request")
         if self.kind == "surge" and not self.users:
             raise ValueError("expected load.users of 1 or more for a Surge load")
         return self

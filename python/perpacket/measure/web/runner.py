@@ -40,6 +40,9 @@ from perpacket.study.runner import SetupDescription
 DESCRIPTORS_BESIDE = 64
 """More descriptors than a program needs besides its connections."""
 
+COUNTERS = "pmu"
+"""The agent's name for performance counters."""
+
 LAYERLESS = ("accounts", "any")
 """Events of plans that need no layers."""
 
@@ -169,6 +172,8 @@ def impossible(
             reasons[name] = lacks_of_servers[which]
         elif lack_of_perf and plan.profile_events not in LAYERLESS:
             reasons[name] = lack_of_perf
+        elif plan.profile_events == "misses" and COUNTERS in known.lacking:
+            reasons[name] = f"{server.name} has no performance counters that count misses"
         elif lack := _lack_of_application(plan) or _lack_of_descriptors(plan):
             reasons[name] = lack
     return reasons
