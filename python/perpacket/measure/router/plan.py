@@ -6,16 +6,21 @@ The eight traffic configurations of Isa 2003, section 4.6: one to one, two pairs
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from perpacket.measure.plan import EventsKind, ProfiledPlan
 
 LoadKind = Literal["tcp", "search", "loss"]
 PlaneKind = Literal["kernel", "xdp"]
+RoutesKind = Literal["static", "rip"]
+ProcessorsKind = Literal["divided", "one", "pairs"]
 
 HOSTS = 4
+
+MOST_INJECTED = 250
+"""Each injected network is a /24 of 10.79.0.0/16."""
 
 ONE_WAY = {
     1: ((0, 1),),
@@ -27,11 +32,18 @@ ONE_WAY = {
 
 MOST_CONFIGURATION = 8
 
+CROSS = (3, 1)
+"""Sender and receiver of the cross traffic: a path that no configuration has, from the last host of
+the second pair to the last of the first."""
+
 TRIALS = 13
 """Approximate number of trials of a search at the resolutions of the studies."""
 
 TRIAL_OVERHEAD_S = 0.27
 """Approximate time of a trial of a search besides sending: silence, and setting up live frames."""
+
+RIP_S = 0.5
+"""Approximate time for RIP to spread its routes, and to end."""
 
 LOSS_OVERHEAD_S = 0.5
 """Approximate time of a run of one trial besides sending: starting and stopping the programs."""
@@ -53,10 +65,20 @@ class RouterPlan(ProfiledPlan):
     kind: LoadKind = Field(alias="load.kind")
     configuration: int = Field(alias="router.configuration", default=1, ge=1, le=MOST_CONFIGURATION)
     plane: PlaneKind = Field(alias="router.plane", default="kernel")
+    routes: RoutesKind = Field(alias="router.routes", default="static")
+    """`rip`: the flows are between the networks behind the hosts, which RIP spreads."""
+    injected: int = Field(alias="router.injected_routes", default=100, ge=0, le=MOST_INJECTED)
+    """Networks that host 0 announces by RIP besides its own."""
+    processors: ProcessorsKind = Field(alias="router.processors", default="divided")
+    """`divided`: the router on its processors, the hosts on theirs. `one`: all of it on the first
+    processor. `pairs`: hosts 0 and 1 with their ports on the first, hosts 2 and 3 with theirs on
+    the second."""
     message_bytes: int = Field(alias="load.message_bytes", default=65_536, ge=1, le=65_536)
     """Bytes of each write of a sender, which delays no segment."""
     frame_bytes: int = Field(alias="load.frame_bytes", default=64, ge=64, le=1518)
     """Bytes of a UDP frame with its check sequence."""
+    cross_bps: int = Field(alias="cross.rate_bps", default=0, ge=0)
+    """Payload rate of the cross traffic, in both directions in duplex configurations."""
     duration_s: float = Field(alias="run.duration_s", default=2.0, gt=0, allow_inf_nan=False)
     warmup_s: float = Field(alias="run.warmup_s", default=0.5, ge=0, allow_inf_nan=False)
     rate_pps: int = Field(alias="load.rate_pps", default=100_000, ge=1)
@@ -75,10 +97,31 @@ class RouterPlan(ProfiledPlan):
         return flows(self.configuration)
 
     @property
+    def cross_flows(self) -> tuple[tuple[int, int], ...]:
+        """The flows of the cross traffic."""
+        if not self.cross_bps:
+            return ()
+        return (CROSS,) if self.configuration % 2 else (CROSS, CROSS[::-1])
+
+    @model_validator(mode="after")
+    def has_a_load_for_its_routes(self) -> Self:
+        """Only bulk TCP over the kernel has these options, and only these flows stay in a pair."""
+        plain = self.routes == "static" and self.processors == "divided" and not self.cross_bps
+        if not plain and (self.kind != "tcp" or self.plane != "kernel"):
+            raise ValueError("expected load.kind tcp and router.plane kernel with it")
+        within_pairs = {0, 1}, {2, 3}
+        if self.processors != "divided" and not all(
+            any(set(flow) <= pair for pair in within_pairs)
+            for flow in (*self.flows, *self.cross_flows)
+        ):
+            raise ValueError(f"router.processors {self.processors}: expected flows within pairs")
+        return self
+
+    @property
     def expected_s(self) -> float:
         """Approximate time of the run."""
         if self.kind == "loss":
             return self.trial_s + LOSS_OVERHEAD_S
         if self.kind == "search":
             return TRIALS * (self.trial_s + TRIAL_OVERHEAD_S)
-        return super().expected_s
+        return super().expected_s + (RIP_S if self.routes == "rip" else 0.0)

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import programs
 from perpacket.measure.plan import validated
+from perpacket.measure.router import rip
 from perpacket.measure.router.plan import HOSTS, PlaneKind, RouterPlan
 from perpacket.measure.router.runs import (
     LIVE_LOWEST_PPS,
@@ -21,6 +22,7 @@ from perpacket.measure.router.runs import (
     RouterRun,
     RouterSetup,
     plane,
+    usable,
 )
 from perpacket.measure.runner import MeasuredRunner, facts, identity, probed
 from perpacket.study.point import Point
@@ -68,6 +70,7 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
         plans = {point.name: validated(RouterPlan, point) for point in points}
         with self._open(next(iter(plans.values()))) as testbed:
             lacks: dict[PlaneKind, str] = {}
+            left_out = {name: why for name, p in plans.items() if (why := lack_of(testbed, p))}
             verdicts: dict[str, object] = {}
             limits: list[str] = []
             for kind in dict.fromkeys(plan.plane for plan in plans.values()):
@@ -80,7 +83,7 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
             if any(plan.kind != "tcp" for plan in plans.values()):
                 generator, lack = best_generator(testbed)
                 limits += [lack] if lack else []
-            left_out = {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
+            left_out |= {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
             known = probed(testbed.server)
             with self.using(RouterSetup(testbed, generator, known.may_sample)):
                 yield SetupDescription(
@@ -88,6 +91,20 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
                     facts(testbed, known, limits) | {"oracle": verdicts},
                     left_out,
                 )
+
+
+def lack_of(testbed: RoutedTestbed, plan: RouterPlan) -> str:
+    """Why the machine cannot run a plan besides its plane; empty if it can."""
+    if plan.routes == "rip" and (reason := rip.lack()):
+        return reason
+    if plan.processors == "pairs" and len(usable(testbed)) < HOSTS // 2:
+        return f"two pairs of hosts need a processor each: this machine has {usable(testbed)}"
+    if plan.processors != "divided":
+        try:
+            testbed.steer(0, None)
+        except MachineLacks as error:
+            return str(error)
+    return ""
 
 
 def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
