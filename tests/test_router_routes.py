@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from typing import cast
 
 import pytest
 
+from far import SSHD
 from patience import PATIENCE_S, eventually
 from perpacket import executables
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.measure import agent
 from perpacket.measure import hosts as testbed
 from perpacket.measure.host_files import text_of
 from perpacket.measure.hosts import record
@@ -30,8 +33,10 @@ from perpacket.measure.router.plan import RouterPlan
 from perpacket.measure.router.runner import RouterRunner
 from perpacket.measure.router.runs import RoutedTestbed, placed
 from perpacket.measure.router.summary import Window, summarize_tcp
+from perpacket.run.directory import RunDirectory
 from perpacket.study import library
 from perpacket.study.point import Point
+from quiet import skip_if_disturbed
 from requirements import skip
 from test_router import FakeRouted
 
@@ -274,3 +279,126 @@ def test_no_daemon_or_file_remains_of_an_interrupted_or_killed_run(
             assert len(record.remove_leftovers()) == 1
         assert not list(temporary.glob(f"{record.PREFIX}*"))
         assert not list(Path(records).iterdir())
+
+
+# Over ssh: each namespace has an ssh server, and host 0 runs the study.
+
+SSH = """\
+Host *
+    User root
+    IdentityFile {folder}/key
+    IdentitiesOnly yes
+    UserKnownHostsFile /dev/null
+    StrictHostKeyChecking no
+"""
+
+OVER_SSH = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+import patience
+patience.be_patient(setattr)
+from perpacket.errors import RunFailed
+from perpacket.measure.hosts import record
+from perpacket.run import start
+from perpacket.study import library
+
+records, output, overrides = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+record.folder_path = lambda: Path(records)
+study = library.find("router")
+wanted = ("kernel-2-65536b", "rip-1-65536b", "search-kernel-64b")
+points = tuple(point for point in study.points if point.name in wanted)
+study = replace(study.limited_to(points), seeds=(1,))
+start.run(study, output, seeds=(1,), overrides=[tuple(pair) for pair in overrides])
+"""
+
+
+@pytest.mark.live
+def test_a_router_over_ssh_is_measured_where_flows_cross_it(bed: Routed, tmp_path: Path) -> None:
+    if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
+        skip("sshd", "OpenSSH's server is not installed")
+    for name in ("host", "key"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(command, check=True)
+    for name in ("home", "temporary", "bin"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "config").write_text(SSH.format(folder=tmp_path))
+    ssh = tmp_path / "bin/ssh"
+    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {tmp_path}/config "$@"\n')
+    ssh.chmod(0o755)
+    Path("/run/sshd").mkdir(exist_ok=True)
+    settings = [
+        *("Port=2222", "PidFile=none", "PasswordAuthentication=no", "StrictModes=no", "UsePAM=no"),
+        *("PermitRootLogin=yes", f"HostKey={tmp_path}/host", "MaxStartups=100"),
+        f"AuthorizedKeysFile={tmp_path}/key.pub",
+        f"SetEnv=HOME={tmp_path}/home TMPDIR={tmp_path}/temporary",
+    ]
+    options = [word for setting in settings for word in ("-o", setting)]
+    for host in (bed.server, *bed.clients):
+        host.start([SSHD, "-D", "-e", "-f", "/dev/null", *options]).wait_for_line(
+            "listening on", PATIENCE_S
+        )
+    addresses = [host.address for host in bed.clients]
+    overrides = {
+        "testbed.kind": "ssh",
+        "testbed.server_host": f"{bed.server.address}:2222",
+        "testbed.client_hosts": ",".join(f"{address}:2222" for address in addresses),
+        "router.addresses": ",".join(addresses),
+        "run.duration_s": "0.3",
+        "run.warmup_s": "0",
+        "profile.events": "accounts",
+    }
+    environment = {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PERPACKET_AGENT": str(agent.find()),
+        "PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}",
+    }
+    given = ["env", *(f"{name}={value}" for name, value in environment.items())]
+    with tempfile.TemporaryDirectory() as records:
+        script = [sys.executable, "-c", OVER_SSH, records, str(tmp_path / "run")]
+        ran = bed.clients[0].run(
+            [*given, *script, json.dumps(list(overrides.items()))], timeout_s=PATIENCE_S
+        )
+        assert ran.returncode == 0, ran.stderr
+    directory = RunDirectory.open(tmp_path / "run")
+    skip_if_disturbed(directory)
+    reasons = [failure.reason for failure in directory.failures()]
+    (tcp,) = directory.read_observations()
+    assert tcp.point == "kernel-2-65536b", reasons
+    assert isinstance(tcp.result["forwarded_mbps"], float)
+    assert tcp.result["forwarded_mbps"] > 0
+    assert {"port0", "port1"} <= cast("dict[str, object]", tcp.result["interfaces"]).keys()
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"testbed.client_hosts": "a,b"}, "expected 4 hosts in --client-host"),
+        ({"router.addresses": "10.0.0.1"}, "expected 4 hosts in router.addresses"),
+        ({"testbed.server_host": ""}, "expected --server-host"),
+    ],
+)
+def test_a_router_over_ssh_has_four_hosts(parameters: dict[str, str], complaint: str) -> None:
+    given = {
+        "load.kind": "tcp",
+        "testbed.kind": "ssh",
+        "testbed.server_host": "r",
+        "testbed.client_hosts": "a,b,c,d",
+    }
+    with pytest.raises(ConfigurationError, match=complaint):
+        validated(RouterPlan, Point("p", "tcp", overrides=tuple((given | parameters).items())))
+
+
+def test_flows_that_bypass_the_router_are_a_failed_run() -> None:
+    profile: dict[str, object] = {
+        "window_s": 1.0,
+        "packets": {"sent": 10, "received": 10},
+        "bytes": {"sent": 1000, "received": 1000},
+        "layers": {"user": {"cpu_s": 0.5, "share": 1.0}},
+    }
+    bypassed = Window(profile, [{"goodput_bps": 4e6}], 0.5, 0.0, 0.5, 0.0)
+    over_ssh = plan(testbed__kind="ssh", testbed__server_host="r", testbed__client_hosts="a,b,c,d")
+    with pytest.raises(RunFailed, match="do not cross the router"):
+        summarize_tcp(over_ssh, bypassed)
+    assert summarize_tcp(plan(), bypassed)["goodput_mbps"] == 4

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from perpacket.measure.plan import EventsKind, ProfiledPlan
+from perpacket.measure.plan import EventsKind, RunPlan, named
 
 LoadKind = Literal["tcp", "search", "loss"]
 PlaneKind = Literal["kernel", "xdp"]
@@ -59,7 +59,7 @@ def flows(configuration: int) -> tuple[tuple[int, int], ...]:
     return one_way + tuple((receiver, sender) for sender, receiver in one_way)
 
 
-class RouterPlan(ProfiledPlan):
+class RouterPlan(RunPlan):
     """A run through the router."""
 
     kind: LoadKind = Field(alias="load.kind")
@@ -88,8 +88,25 @@ class RouterPlan(ProfiledPlan):
     """The search ends when rates with and without loss are this share apart."""
     tolerated_loss: float = Field(alias="search.tolerated_loss", default=0.0, ge=0, lt=1)
     """Share of frames that may be lost; 0 in RFC 2544."""
-    testbed: Literal["auto", "namespaces"] = Field(alias="testbed.kind", default="auto")
+    network: Literal["direct"] = Field(alias="network.kind", default="direct")
+    testbed: Literal["auto", "namespaces", "ssh"] = Field(alias="testbed.kind", default="auto")
+    addresses: str = Field(alias="router.addresses", default="")
+    """Over ssh, the address of each host in the network that it shares with the router, separated
+    by commas; by default the name by which ssh reaches it."""
     profile_events: EventsKind = Field(alias="profile.events", default="any")
+
+    @model_validator(mode="after")
+    def has_four_machines(self) -> Self:
+        """Over ssh there is a machine for each host, and an address for each or for none."""
+        for name, text in (
+            ("testbed.client_hosts", self.client_hosts),
+            ("router.addresses", self.addresses),
+        ):
+            if text and len(text.split(",")) != HOSTS:
+                raise ValueError(f"expected {HOSTS} hosts in {named(name)}, not {text}")
+        if self.addresses and self.testbed != "ssh":
+            raise ValueError("expected router.addresses only with testbed.kind ssh")
+        return self
 
     @property
     def flows(self) -> tuple[tuple[int, int], ...]:

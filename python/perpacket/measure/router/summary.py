@@ -29,6 +29,11 @@ PAGE_BYTES = 4096
 """The unit of active memory, as published: `isa2003/46-page`."""
 
 
+LEAST_FORWARDED = 0.5
+"""A router that sent a smaller part of what the hosts received did not forward it. Both are counted
+over different windows."""
+
+
 @dataclass(slots=True)
 class Window:
     """The measurements of one window."""
@@ -54,13 +59,21 @@ def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
     sent_bytes = number(numbers(profile.get("bytes")).get("sent", 0))
     if not window_s or not sent:
         raise RunFailed("the router forwarded nothing during the profile")
+    goodput_mbps = _goodput_mbps(window.loads)
+    forwarded_mbps = sent_bytes * 8 / window_s / 1e6
+    if plan.testbed == "ssh" and forwarded_mbps < LEAST_FORWARDED * goodput_mbps:
+        raise RunFailed(
+            f"the flows do not cross the router: it sent {forwarded_mbps:.0f} Mb/s, and the hosts "
+            f"received {goodput_mbps:.0f} Mb/s",
+            "name the hosts' addresses in the router's networks: --set router.addresses=A,B,C,D",
+        )
     # In XDP on veth, and with hosts on the router's processors, the router's own time is unknown.
     forwards_here = plan.plane == "kernel" and plan.processors == "divided"
     layers = timed_layers(profile, "forwarded_packet", sent)
     layers.get("user", {}).pop("cpu_ns_per_forwarded_packet", None)
     return result | {
-        "forwarded_mbps": sent_bytes * 8 / window_s / 1e6,
-        "goodput_mbps": _goodput_mbps(window.loads),
+        "forwarded_mbps": forwarded_mbps,
+        "goodput_mbps": goodput_mbps,
         "cross_mbps": _goodput_mbps(window.cross) if plan.cross_bps else None,
         "converged_s": window.converged_s,
         "forwarded_packets_per_s": sent / window_s,
