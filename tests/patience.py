@@ -22,6 +22,7 @@ DEADLINES = (
     "measure.web.peers.FIND_S",
     "measure.process_tree.READ_S",
     "measure.router.rip.CONVERGED_S",
+    "measure.router.rip.QUICK_S",
     "measure.router.runner.CHECK_S",
     "measure.router.runs.PLANE_READY_S",
     "measure.web.runs.READY_S",

@@ -181,6 +181,7 @@ def learned(bed: Routed) -> list[int]:
 @pytest.mark.live
 @pytest.mark.usefixtures("needs_daemon")
 def test_daemons_spread_the_routes_of_every_host_and_take_them_back(bed: Routed) -> None:
+    assert rip.version(bed.server).startswith("BIRD version 2")
     assert learned(bed) == [0] * 5
     with rip.spread(bed, INJECTED) as routes:
         assert learned(bed) == [4 + INJECTED, 3, 3 + INJECTED, 3 + INJECTED, 3 + INJECTED]

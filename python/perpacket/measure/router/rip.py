@@ -21,7 +21,7 @@ from pathlib import Path
 
 from perpacket import executables
 from perpacket.errors import RunFailed
-from perpacket.measure.host_files import text_of
+from perpacket.measure.host_files import QUICK_S, text_of
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.network import DEVICE
 from perpacket.measure.hosts.record import temporary_folder
@@ -84,6 +84,12 @@ def lack() -> str:
     if executables.find(DAEMON) is not None:
         return ""
     return f"RIP needs the daemon {DAEMON}, Debian's package {PACKAGE}: it is not installed"
+
+
+def version(host: Host) -> str:
+    """The daemon's name and version, which it prints on standard error."""
+    done = host.run([executables.find(DAEMON) or DAEMON, "--version"], timeout_s=QUICK_S)
+    return (done.stdout or done.stderr).strip()
 
 
 def injected_network(number: int) -> str:

@@ -88,11 +88,13 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
                 generator, lack = best_generator(testbed)
                 limits += [lack] if lack else []
             left_out |= {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
+            learns = any(p.routes == "rip" for name, p in plans.items() if name not in left_out)
+            daemon = rip.version(testbed.server) if learns else None
             known = probed(testbed.server)
             with self.using(RouterSetup(testbed, generator, known.may_sample)):
                 yield SetupDescription(
                     identity(testbed) | {"generator": generator or None},
-                    facts(testbed, known, limits) | {"oracle": verdicts},
+                    facts(testbed, known, limits) | {"oracle": verdicts, "rip": daemon},
                     left_out,
                 )
 
