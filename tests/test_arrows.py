@@ -51,7 +51,7 @@ PACKAGES: dict[str, set[str]] = {
     "models": {"analysis", "errors", "study"},
     "study": {"errors"},
     "run": {"__init__", "analysis", "errors", "simulation", "study", "whole_file"},
-    "measure": {"__init__", "errors", "study", "traces", "whole_file"},
+    "measure": {"__init__", "errors", "executables", "study", "traces", "whole_file"},
     "executables": set(),
     "machine": {"emulate", "errors", "executables", "measure"},
     "emulate": {"analysis", "errors", "executables", "measure", "simulation", "study"},

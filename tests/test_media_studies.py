@@ -31,7 +31,7 @@ from perpacket.measure.hosts import contract as hosts
 from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.record import own_name
-from perpacket.measure.media import disk, gstreamer, memory, programs
+from perpacket.measure.media import caches, disk, gstreamer, memory, programs
 from perpacket.measure.media import summary as media_summary
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.runner import MediaRunner, check_commands, impossible
@@ -119,10 +119,29 @@ def test_an_observation_has_the_results_of_clients_and_their_cost_at_the_server(
     assert (served["--buffering"], served["--read-delay"]) == ("double", "0ms")
     assert "streams" not in json.dumps(outcome.raw["load"])
     # No program counted cache misses. The result omits them and has the reason.
-    assert not [name for name in result if name.startswith("cache_misses")]
+    assert not [
+        name for name in result if name.startswith(("cache_misses", "l1d_misses", "memory_read"))
+    ]
     could_not = setup.facts["could_not"]
     assert isinstance(could_not, list)
     assert "pmu: time alone, no cycles" in could_not
+
+
+def test_misses_of_both_levels_are_rates_where_they_are_counted() -> None:
+    profile: dict[str, object] = {
+        "window_s": 2.0,
+        "packets": {"sent": 900, "received": 100},
+        "layers": {
+            "ip": {"l1d_misses_per_packet": 3.0, "llc_misses_per_packet": 1.0},
+            "user": {"l1d_misses_per_packet": 1.0, "llc_misses_per_packet": None},
+        },
+    }
+    # 500 packets a second; a miss of the last level reads a line of 64 bytes.
+    assert caches.counted(profile) == {
+        "l1d_misses_per_s": 2000.0,
+        "memory_read_mbytes_per_s": 0.032,
+    }
+    assert caches.counted({**profile, "layers": {"ip": {"cpu_s": 1.0}}}) == {}
 
 
 def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(

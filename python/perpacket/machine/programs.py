@@ -26,6 +26,7 @@ PROGRAMS = (
     Program("sshd", "this machine cannot be one of several that are measured", "openssh-server"),
     Program("unshare", "the right to make network namespaces is unknown", "util-linux"),
     Program("ip", "tests have no routers and interfaces", "iproute2"),
+    Program("bird", "routes of the router under test are static, none by RIP", "bird2"),
     Program("ffmpeg", "no other client decodes media streams", "ffmpeg"),
     Program(
         "gst-launch-1.0",

@@ -143,9 +143,11 @@ class MonitoredProcess:
 
 
 @contextmanager
-def started(name: str, host: Host, command: Sequence[str]) -> Iterator[MonitoredProcess]:
-    """A running command, which has ended after the context."""
-    process = host.start(command, cpus=host.cpus)
+def started(
+    name: str, host: Host, command: Sequence[str], cpus: Sequence[int] | None = None
+) -> Iterator[MonitoredProcess]:
+    """A running command on those processors or the host's, which has ended after the context."""
+    process = host.start(command, cpus=cpus or host.cpus)
     try:
         yield MonitoredProcess(name, host, process)
     finally:

@@ -372,7 +372,7 @@ class Machines(ClosingTestbed):
     """A server and clients, each on a machine of its own."""
 
     network = "machines"
-    limits = LIMITS
+    limits: tuple[str, ...] = LIMITS
     no_latency = (
         "between machines: perpacket does not control their network",
         "set it on the machines with netem, or use network namespaces",

@@ -11,7 +11,7 @@ import ipaddress
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,12 +161,17 @@ def prepare(cpus: tuple[int, ...]) -> None:
     for file in Path("/proc/sys/net/ipv6/conf").glob("*/disable_ipv6"):
         file.write_text("1\n", encoding="ascii")
     if STEERING.exists():
-        words: list[str] = []
-        mask = sum(1 << cpu for cpu in cpus)
-        while mask or not words:
-            words.append(f"{mask & 0xFFFF_FFFF:08x}")
-            mask >>= 32
-        STEERING.write_text(",".join(reversed(words)) + "\n", encoding="ascii")
+        STEERING.write_text(mask_of(cpus) + "\n", encoding="ascii")
+
+
+def mask_of(cpus: Iterable[int]) -> str:
+    """The processors as the kernel's hexadecimal words, the highest first."""
+    words: list[str] = []
+    mask = sum(1 << cpu for cpu in cpus)
+    while mask or not words:
+        words.append(f"{mask & 0xFFFF_FFFF:08x}")
+        mask >>= 32
+    return ",".join(reversed(words))
 
 
 def index_of(netlink: Any, device: str) -> int:
@@ -215,6 +220,13 @@ def make_port(switch: Namespace, device: str) -> None:
     with switch.netlink() as netlink:
         index = index_of(netlink, device)
         netlink.link("set", index=index, master=index_of(netlink, BRIDGE), state="up")
+
+
+@allowed("a host's inner address")
+def add_inner_address(namespace: Namespace, host_address: str) -> None:
+    """Add an address that no network between hosts contains."""
+    with namespace.netlink() as netlink:
+        netlink.addr("add", index=index_of(netlink, "lo"), address=host_address, prefixlen=32)
 
 
 @allowed("a route")
