@@ -31,12 +31,13 @@ WINDOWS = {"run.duration_s", "run.warmup_s", "search.trial_s"}
 ADDED = {
     *("load.requests", "server.processors", "network.acknowledgments"),
     *("host.prefetch_lines", "host.prefetch_by"),
+    "structures.field_share",
 }
 """Parameters that studies did not have."""
 
 LATER = {
     *("traffic", "static", "program", "processors"),
-    *("acknowledgments", "trace", "lines", "by"),
+    *("acknowledgments", "trace", "lines", "by", "fields"),
 }
 """Factors that studies did not have."""
 
