@@ -32,12 +32,13 @@ ADDED = {
     *("load.requests", "server.processors", "network.acknowledgments"),
     *("host.prefetch_lines", "host.prefetch_by"),
     *("router.routes", "router.processors", "cross.rate_bps"),
+    "structures.field_share",
 }
 """Parameters that the studies of the first version did not have."""
 
 LATER = {
     *("traffic", "static", "program", "processors"),
-    *("acknowledgments", "trace", "lines", "by"),
+    *("acknowledgments", "trace", "lines", "by", "fields"),
     *("events", "mix", "connection"),
     *("routes", "cross_mbps"),
 }

@@ -125,6 +125,7 @@ const OTHER_NUMBERS: &[&str] = &[
     "with 1 those",
     "the 6 lines of TCP",
     "the 6 lines of the system call",
+    "structures.field_share=0.5",
     "4.4BSD",
     "With 256 connections on the NIC (`perpacket simulate W-256-P-L-ORACLE-400`, seed 1), `ORACLE` \
      serves 24,738 requests/s, `T50` 24,305, `LIFETIME` 24,294 and `FCFS` 23,769.",
