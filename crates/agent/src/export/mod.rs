@@ -85,7 +85,8 @@ pub struct Arguments {
     /// Time between two pushes.
     #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(15), requires = "otlp")]
     otlp_interval: Time,
-    /// TOML file of rules that override the built-in ones, as for `profile`.
+    /// TOML file of rules that override the built-in ones, as for `profile`. Rules for programs have
+    /// no effect: the counters have no categories.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<PathBuf>,

@@ -25,7 +25,7 @@ use crate::kernel::network_drivers;
 use crate::passes::{Context, PassResult, SECOND_NS};
 use crate::profiler::rules_of;
 use crate::report::{Bytes, Report};
-use crate::tally::{Collector, Server};
+use crate::tally::{Collector, Detail, Server};
 use crate::{folded, pprof, summary};
 
 /// The name of the program whose work is the recording's overhead.
@@ -116,7 +116,7 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         rules_of(settings.rules.as_deref())?,
         drivers,
     );
-    let mut collector = Collector::new(attributor, None, settings.keeps_offsets);
+    let mut collector = Collector::new(attributor, None, Detail::of_code(settings.keeps_offsets));
     collector.set_recorded();
     collector.set_server(settings.pid.map(|original| Server { original }));
 
