@@ -305,6 +305,32 @@ def test_another_kind_of_collector_is_refused_with_the_kind_that_works(url: str)
     assert "4317 is for gRPC" in done.stderr
 
 
+def test_pushes_without_a_pause_are_refused() -> None:
+    options = ("--otlp", "http://127.0.0.1:4318", "--otlp-interval", "0s")
+    command = [own_agent(), "export", "--listen", "127.0.0.1:0", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--otlp-interval 0s: expected at least 100ms" in done.stderr
+
+
+def test_a_page_without_a_number_of_requests_is_a_note_and_a_counter() -> None:
+    with ExitStack() as stack:
+        options = ("--listen", "127.0.0.1:0")
+        process = stack.enter_context(started(own_agent(), "export", *options))
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[1]
+        wrong = (*options, "--requests", url)  # The page of an exporter has no such number.
+        other = stack.enter_context(started(own_agent(), "export", *wrong))
+        assert other.stderr is not None
+        lines = iter(other.stderr.readline, "")
+        first = [line for _, line in zip(range(3), lines, strict=False)]
+        (note,) = [line for line in first if line.startswith("note: ") and url in line]
+        assert "expected JSON with a number at `/requests`" in note
+        (served,) = [line.split()[1] for line in first if line.startswith("serving ")]
+        assert samples(page(served))["perpacket_request_read_errors_total"] >= 1
+        assert samples(page(served))["perpacket_requests_total"] == 0
+
+
 def test_the_shipped_rules_pass_their_own_tests() -> None:
     promtool = program("promtool")
     for check in (["check", "rules", "perpacket.rules.yml"], ["test", "rules", "rules_test.yml"]):

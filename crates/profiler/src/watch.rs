@@ -473,6 +473,18 @@ impl Watch {
                 "the kernel hides its symbols: all kernel time is in the layer `other`".to_owned(),
             );
         }
+        let chosen = self.settings.cpus.iter().flatten();
+        let absent: Vec<usize> = chosen
+            .copied()
+            .filter(|cpu| !self.cpus.contains(cpu))
+            .collect();
+        if !absent.is_empty() {
+            let absent = cpus::format(&absent);
+            add(
+                "offline",
+                format!("processors {absent} are not online: they are in no sum"),
+            );
+        }
         for (name, meaning) in &self.failures {
             match *name {
                 "perf" => {}

@@ -158,8 +158,13 @@ impl EventSource for Nothing {
     }
 }
 
-/// A watch of two processors, and the machine that it watches.
+/// A watch of all processors of a machine with two.
 fn watch() -> (Watch, Machine, tempfile::TempDir) {
+    watch_of(None)
+}
+
+/// A watch of some processors of a machine with two, and the machine.
+fn watch_of(cpus: Option<Vec<usize>>) -> (Watch, Machine, tempfile::TempDir) {
     let machine = Machine::default();
     *machine.online.lock().unwrap() = vec![0, 1];
     machine.allowed.store(true, Ordering::Relaxed);
@@ -169,6 +174,7 @@ fn watch() -> (Watch, Machine, tempfile::TempDir) {
     let online = Arc::clone(&machine.online);
     let watch = Watch::with_providers(
         WatchSettings {
+            cpus,
             kallsyms,
             ..WatchSettings::default()
         },
@@ -200,6 +206,21 @@ fn events_follow_processors_that_go_offline_and_come_back() {
     assert_eq!((in_tcp(totals), totals.reopened), (6, 2));
     let opened = machine.opened.lock().unwrap().clone();
     assert_eq!(opened, [vec![0, 1], vec![0], vec![0, 1]]);
+}
+
+#[test]
+fn a_chosen_processor_that_is_offline_is_a_limit() {
+    let (mut watch, machine, _folder) = watch_of(Some(vec![1, 7]));
+    let totals = watch.step();
+    let limit = totals.limits.iter().find(|one| one.name == "offline");
+    assert!(
+        limit
+            .unwrap()
+            .meaning
+            .contains("processors 7 are not online")
+    );
+    *machine.online.lock().unwrap() = vec![0, 1, 7];
+    assert!(!has_limit(watch.step(), "offline"));
 }
 
 #[test]

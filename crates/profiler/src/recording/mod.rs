@@ -273,7 +273,16 @@ fn activity(traffic: &Traffic) -> Result<Activity, ProfileError> {
             };
             Ok(activity)
         }
-        Traffic::Links(before, after) => Ok(links::read(before)?.until(&links::read(after)?, 0.0)),
+        Traffic::Links(before, after) => {
+            let (first, second) = (links::read(before)?, links::read(after)?);
+            if second.is_before(&first) {
+                return Err(ProfileError::Links {
+                    path: after.clone(),
+                    reason: format!("it is older than {}", before.display()),
+                });
+            }
+            Ok(first.until(&second, 0.0))
+        }
     }
 }
 
