@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -303,6 +304,34 @@ def test_another_kind_of_collector_is_refused_with_the_kind_that_works(url: str)
     assert done.returncode == 2
     assert f"--otlp {url}: expected http://HOST:4318" in done.stderr
     assert "4317 is for gRPC" in done.stderr
+
+
+def test_a_port_in_use_is_an_error_with_the_next_step() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        command = [own_agent(), "export", "--listen", listen]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert f"--listen {listen}: Address already in use" in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_a_frozen_exporter_continues_its_counters() -> None:
+    with started(own_agent(), "export", "--listen", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[1]
+        before = samples(page(url))
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        process.send_signal(signal.SIGCONT)
+        name = "perpacket_expected_samples_total"
+        # The step after the pause expects the samples of all of it.
+        assert eventually(lambda: samples(page(url))[name] > before[name] + 97)
+        after = samples(page(url))
+        for name, value in before.items():
+            assert "_total" not in name or after[name] >= value, name
 
 
 def test_pushes_without_a_pause_are_refused() -> None:
