@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,10 +108,10 @@ def segments_sent() -> int:
     return int(counts[names.index("OutSegs")])
 
 
-def measured(server: int) -> Window:
+def measured(server: int, window_s: float = WINDOW_S) -> Window:
     """Measure one window."""
     before = (segments_sent(), cpu_s(server), time.monotonic())
-    time.sleep(WINDOW_S)
+    time.sleep(window_s)
     after = (segments_sent(), cpu_s(server), time.monotonic())
     segments, used_s, passed_s = (end - begin for begin, end in zip(before, after, strict=True))
     if not segments:
@@ -167,6 +167,23 @@ def in_turn(options: argparse.Namespace, server: int) -> tuple[list[Window], lis
     return beside, plain
 
 
+def listens(port: int) -> bool:
+    """Whether a program listens at a port of loopback."""
+    try:
+        socket.create_connection(("127.0.0.1", port), SETTLE_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(is_true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Return once something is true; fail if the process ends before."""
+    while not is_true():
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args!r} ended with status {process.returncode}")
+        time.sleep(0.02)
+
+
 @contextmanager
 def loaded_nginx(
     server_cpu: int, client_cpu: int, *, load: bool = True
@@ -183,13 +200,14 @@ def loaded_nginx(
         try:
             for size in SIZES.values():
                 (Path(directory) / str(size)).write_bytes(os.urandom(size))
-            time.sleep(SETTLE_S)
+            wait_until(lambda: listens(port), server)
             with ExitStack() as stack:
                 if load:
                     command = [*client, f"{url}/page"]
                     wrk = stack.enter_context(subprocess.Popen(command, stdout=subprocess.DEVNULL))
                     stack.callback(wrk.terminate)
-                    time.sleep(2 * SETTLE_S)
+                    idle_s = cpu_s(server.pid)
+                    wait_until(lambda: cpu_s(server.pid) > idle_s + SETTLE_S / 4, wrk)
                 yield server.pid, url
         finally:
             server.terminate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -303,6 +304,60 @@ def test_another_kind_of_collector_is_refused_with_the_kind_that_works(url: str)
     assert done.returncode == 2
     assert f"--otlp {url}: expected http://HOST:4318" in done.stderr
     assert "4317 is for gRPC" in done.stderr
+
+
+def test_a_port_in_use_is_an_error_with_the_next_step() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        command = [own_agent(), "export", "--listen", listen]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert f"--listen {listen}: Address already in use" in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_a_frozen_exporter_continues_its_counters() -> None:
+    with started(own_agent(), "export", "--listen", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[1]
+        before = samples(page(url))
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        process.send_signal(signal.SIGCONT)
+        name = "perpacket_expected_samples_total"
+        # The step after the pause expects the samples of all of it.
+        assert eventually(lambda: samples(page(url))[name] > before[name] + 97)
+        after = samples(page(url))
+        for name, value in before.items():
+            assert "_total" not in name or after[name] >= value, name
+
+
+def test_pushes_without_a_pause_are_refused() -> None:
+    options = ("--otlp", "http://127.0.0.1:4318", "--otlp-interval", "0s")
+    command = [own_agent(), "export", "--listen", "127.0.0.1:0", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--otlp-interval 0s: expected at least 100ms" in done.stderr
+
+
+def test_a_page_without_a_number_of_requests_is_a_note_and_a_counter() -> None:
+    with ExitStack() as stack:
+        options = ("--listen", "127.0.0.1:0")
+        process = stack.enter_context(started(own_agent(), "export", *options))
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[1]
+        wrong = (*options, "--requests", url)  # The page of an exporter has no such number.
+        other = stack.enter_context(started(own_agent(), "export", *wrong))
+        assert other.stderr is not None
+        lines = iter(other.stderr.readline, "")
+        first = [line for _, line in zip(range(3), lines, strict=False)]
+        (note,) = [line for line in first if line.startswith("note: ") and url in line]
+        assert "expected JSON with a number at `/requests`" in note
+        (served,) = [line.split()[1] for line in first if line.startswith("serving ")]
+        assert samples(page(served))["perpacket_request_read_errors_total"] >= 1
+        assert samples(page(served))["perpacket_requests_total"] == 0
 
 
 def test_the_shipped_rules_pass_their_own_tests() -> None:

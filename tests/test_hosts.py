@@ -55,13 +55,34 @@ def test_a_machine_without_a_profile_has_a_row_and_a_note() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--hosts", " , "], ["--hosts", "a,a"], ["--hosts", "a", "--every", "1s"], ["--hosts=b c"]],
+    [
+        ["--hosts", " , "],
+        ["--hosts", ""],
+        ["--hosts"],
+        ["--hosts", "a,a"],
+        ["--hosts", "a", "--every", "1s"],
+        ["--hosts=b c"],
+    ],
 )
 def test_options_that_several_machines_cannot_have_are_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["profile", *words]) in (2, 4)
     assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["profile", "top"])
+def test_machines_that_all_fail_have_rows_and_an_exit_status(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # No program listens at these ports.
+    names = ("127.0.0.1:1", "127.0.0.1:9")
+    assert run([verb, "--hosts", ",".join(names)]) == 4
+    printed = capsys.readouterr()
+    for name in names:
+        assert f"{name}: no profile" in printed.out
+        assert f"note: {name}: " in printed.err
+    assert "no machine has a profile" in printed.err
 
 
 def command(far: Far, *words: str) -> list[str]:

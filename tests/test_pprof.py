@@ -1,4 +1,4 @@
-"""`go tool pprof` reads the files of `profile --pprof`."""
+"""`profile --pprof` as `go tool pprof` and protobuf in Python read it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import pprof_schema
 from perpacket.errors import MachineLacks
 from perpacket.measure import agent
 from requirements import skip
@@ -94,3 +95,39 @@ def test_pprof_groups_by_control_group(profile: tuple[Path, dict[str, object]]) 
     total = sum(float(time_ns) for time_ns, _ in found)
     assert total == pytest.approx(1e9 * whole["cpu_s"], rel=1e-6)
     assert {name for _, name in found} - {"shared"}
+
+
+def test_protobuf_reads_the_file_by_the_published_schema(
+    profile: tuple[Path, dict[str, object]],
+) -> None:
+    file, report = profile
+    read = pprof_schema.read(file)
+    text = read.string_table
+    assert text[0] == ""
+    values = [(text[one.type], text[one.unit]) for one in read.sample_type]
+    assert values == [("cpu", "nanoseconds"), ("cost", "nanoseconds per packet")]
+    whole, idle = report["total"], report["idle"]
+    assert isinstance(whole, dict)
+    assert isinstance(idle, dict)
+    total = sum(sample.value[0] for sample in read.sample)
+    assert total == pytest.approx(1e9 * (whole["cpu_s"] + idle["cpu_s"]), rel=1e-6)
+
+    locations = {one.id: one for one in read.location}
+    functions = {one.id: text[one.name] for one in read.function}
+    mappings = {one.id for one in read.mapping}
+    names: set[str] = set()
+    for sample in read.sample:
+        labels = {text[one.key]: text[one.str] for one in sample.label}
+        assert {"layer", "kind"} <= set(labels), labels
+        for number in sample.location_id:
+            location = locations[number]
+            assert location.mapping_id in mappings or not location.mapping_id
+            names.update(functions[line.function_id] for line in location.line)
+    assert any(name.startswith("tcp_") for name in names)
+    window_s = report["window_s"]
+    assert isinstance(window_s, float)
+    assert read.duration_nanos == pytest.approx(1e9 * window_s, rel=0.01)
+    # No field is outside the schema.
+    size = read.ByteSize()
+    read.DiscardUnknownFields()
+    assert read.ByteSize() == size

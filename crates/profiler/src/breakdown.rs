@@ -223,7 +223,7 @@ mod tests {
     use crate::capture::{Record, Sample};
     use crate::count::Activity;
     use crate::passes::PassResult;
-    use crate::tally::Server;
+    use crate::tally::{Detail, Server};
 
     /// Adds a sample of this process, because a test can name only the threads of its own process.
     fn sampled(collector: &mut Collector, address: u64) {
@@ -244,7 +244,7 @@ mod tests {
     fn user_code_is_divided_by_thread_and_file() {
         let rules = Rules::builtin().unwrap();
         let attributor = Attributor::new(KernelSymbols::default(), rules, BTreeSet::new());
-        let mut collector = Collector::new(attributor, None, true);
+        let mut collector = Collector::new(attributor, None, Detail::Offsets);
         let pid = std::process::id();
         collector.set_server(Some(Server { original: pid }));
         collector.begin(EventKind::CpuNs);

@@ -208,6 +208,17 @@ impl Snapshot {
         }
     }
 
+    /// Whether this snapshot is older: some of its counts are lower, and none is higher.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        let pairs: Vec<_> = self
+            .devices
+            .iter()
+            .filter_map(|(name, own)| Some((*own, *other.devices.get(name)?)))
+            .collect();
+        pairs.iter().all(|(own, other)| own.is_at_most(*other))
+            && !pairs.iter().all(|(own, other)| other.is_at_most(*own))
+    }
+
     /// The activity from this snapshot to a later one.
     #[must_use]
     pub fn until(&self, later: &Self, duration_s: f64) -> Activity {
@@ -297,6 +308,13 @@ impl Activity {
 }
 
 impl Interface {
+    fn is_at_most(self, other: Self) -> bool {
+        self.packets_sent <= other.packets_sent
+            && self.packets_received <= other.packets_received
+            && self.bytes_sent <= other.bytes_sent
+            && self.bytes_received <= other.bytes_received
+    }
+
     /// Adds the counts of another window.
     pub fn add(&mut self, more: Self) {
         self.packets_sent += more.packets_sent;

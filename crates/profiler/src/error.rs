@@ -60,8 +60,10 @@ pub enum ProfileError {
         /// This kernel's version.
         own: String,
     },
-    /// A file that is not the output of `ip -s -j link`.
-    #[error("--links {path}: expected the output of `ip -s -j link`: {reason}")]
+    /// A file that is not the output of `ip -s -j link`, or not the later of two.
+    #[error(
+        "--links {path}: expected the output of `ip -s -j link`, the earlier file first: {reason}"
+    )]
     Links {
         /// The file.
         path: PathBuf,

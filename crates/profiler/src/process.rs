@@ -55,9 +55,6 @@ pub struct Processes {
 /// Most ancestors to follow. A longer chain is a loop of reused process ids.
 const ANCESTOR_LIMIT: usize = 64;
 
-/// Most files with code that are stored after a round of forgetting.
-const OBJECT_LIMIT: usize = 5_000;
-
 /// The name of code without a file, such as a just-in-time compiler's.
 pub const GENERATED: &str = "[generated]";
 
@@ -163,20 +160,48 @@ impl Processes {
         }
     }
 
-    /// Forgets processes that have ended, and all files with code if they are many.
+    /// Forgets processes that have ended, and files that no running process maps. The others have new
+    /// numbers afterwards.
     pub fn forget_ended(&mut self) {
-        if self.objects.len() > OBJECT_LIMIT {
-            *self = Self::default();
-            return;
-        }
         let running: HashSet<u32> = fs::read_dir("/proc")
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .collect();
         self.known.retain(|pid, _| running.contains(pid));
-        self.parents.retain(|pid, _| running.contains(pid));
         self.remained = self.known.len();
+        self.forget_parents(&running);
+        let paths = std::mem::take(&mut self.objects);
+        self.ids.clear();
+        for map in self
+            .known
+            .values_mut()
+            .flat_map(|process| &mut process.maps)
+        {
+            let path = &paths[map.object.index()];
+            map.object = object_id(&mut self.objects, &mut self.ids, path);
+        }
+    }
+
+    /// Keeps the parents of processes that run, and those of their ancestors: these may have ended.
+    fn forget_parents(&mut self, running: &HashSet<u32>) {
+        let mut kept = HashMap::new();
+        for &process in running {
+            let mut pid = process;
+            while let Some(&parent) = self.parents.get(&pid) {
+                if kept.insert(pid, parent).is_some() {
+                    break;
+                }
+                pid = parent;
+            }
+        }
+        self.parents = kept;
+    }
+
+    /// The number of processes and of files.
+    #[must_use]
+    pub fn stored(&self) -> (usize, usize) {
+        (self.known.len(), self.objects.len())
     }
 
     /// Processes that were added since the last round of forgetting.
@@ -223,14 +248,23 @@ impl Processes {
     }
 
     fn object_id(&mut self, path: &str) -> ObjectId {
-        if let Some(&id) = self.ids.get(path) {
-            return id;
-        }
-        let id = ObjectId(self.objects.len() as u32);
-        self.objects.push(path.to_owned());
-        self.ids.insert(path.to_owned(), id);
-        id
+        object_id(&mut self.objects, &mut self.ids, path)
     }
+}
+
+/// The number of a file in the two tables.
+fn object_id(
+    objects: &mut Vec<String>,
+    ids: &mut HashMap<String, ObjectId>,
+    path: &str,
+) -> ObjectId {
+    if let Some(&id) = ids.get(path) {
+        return id;
+    }
+    let id = ObjectId(objects.len() as u32);
+    objects.push(path.to_owned());
+    ids.insert(path.to_owned(), id);
+    id
 }
 
 impl Process {
@@ -339,14 +373,30 @@ mod tests {
     fn ended_processes_are_forgotten_and_running_ones_are_not() {
         let mut processes = Processes::default();
         let own = std::process::id();
-        for pid in [own, 900_000_001] {
-            processes.record_map(pid, 0x1000, 0x1000, 0, "/usr/sbin/server");
-        }
+        processes.record_map(900_000_001, 0x1000, 0x1000, 0, "/tmp/ended");
+        processes.record_map(own, 0x1000, 0x1000, 0, "/usr/sbin/server");
+        let (_, files) = processes.stored();
         assert_eq!(processes.added(), 2);
         processes.forget_ended();
-        assert!(processes.get(own).is_some());
         assert!(processes.get(900_000_001).is_none());
-        assert_eq!(processes.added(), 0);
+        assert_eq!((processes.added(), processes.stored()), (0, (1, files - 1)));
+        let (object, offset) = processes.find(own, 0x1010).unwrap();
+        assert_eq!(
+            (processes.object(object), offset),
+            ("/usr/sbin/server", 0x10)
+        );
+    }
+
+    #[test]
+    fn a_descendant_of_an_ended_process_is_still_one() {
+        let mut processes = Processes::default();
+        let own = std::process::id();
+        processes.record_fork(own, 900_000_002);
+        processes.record_fork(900_000_002, 900_000_001);
+        processes.record_fork(900_000_004, 900_000_001);
+        processes.forget_ended();
+        assert!(processes.descends(own, 900_000_001));
+        assert!(!processes.descends(900_000_004, 900_000_001));
     }
 
     #[test]

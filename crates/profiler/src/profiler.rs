@@ -31,7 +31,7 @@ use crate::report::Report;
 use crate::requests::{RequestCount, RequestCounter};
 use crate::settings::{Events, Settings};
 use crate::summary;
-use crate::tally::{Collector, Server};
+use crate::tally::{Collector, Detail, Server};
 use crate::{folded, pprof};
 
 /// Interval at which rings are drained and the end of the window is checked.
@@ -91,7 +91,14 @@ impl Profiler {
             Events::Counters => EventSet::counters(hertz)?,
             Events::File(path) => EventSet::read(path, hertz)?,
         };
-        Self::with_provider(settings, events, Box::new(Kernel { counters }))
+        Self::with_provider(
+            settings,
+            events,
+            Box::new(Kernel {
+                counters,
+                processes: true,
+            }),
+        )
     }
 
     /// Prepares to profile with events from another provider.
@@ -117,7 +124,11 @@ impl Profiler {
             provider.open(pass, &cpus)?;
         }
         let attributor = attributor(&settings.kallsyms, rules);
-        let mut collector = Collector::new(attributor, settings.own_pid, settings.keeps_offsets);
+        let mut collector = Collector::new(
+            attributor,
+            settings.own_pid,
+            Detail::of_code(settings.keeps_offsets),
+        );
         collector.set_server(settings.pid.map(|pid| Server {
             original: process::original(pid),
         }));
@@ -209,6 +220,8 @@ impl Profiler {
         duration: Option<Duration>,
         stop: &AtomicBool,
     ) -> Result<(Report, End), ProfileError> {
+        self.last = None;
+        self.collector.forget_old();
         let cpu_before = own_cpu_s();
         let passes = self.events.passes.clone();
         // If there is no duration, each pass runs for a second.

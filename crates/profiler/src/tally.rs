@@ -1,6 +1,6 @@
 //! Sums of samples by layer, kind and category, by slice of the window, and by process and stack.
 //!
-//! Memory grows with the number of different stacks, not with the length of the window.
+//! Memory grows with the number of different stacks and processes, not with the length of the window.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,6 +16,9 @@ const SLICE_NS: u64 = 100_000_000;
 
 /// Most stacks that are stored from one window to the next.
 const STACK_LIMIT: usize = 200_000;
+
+/// Most processes that are stored from one window to the next, besides those that run.
+const ENDED_LIMIT: usize = 300;
 
 /// Sums by layer, kind and category.
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,6 +154,29 @@ pub struct Server {
     pub original: u32,
 }
 
+/// What is stored besides the sums by layer, kind, category and control group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing. User code is a server's program, whatever the process is.
+    Sums,
+    /// Processes, stacks and files.
+    Files,
+    /// Offsets in files too, to find their functions later.
+    Offsets,
+}
+
+impl Detail {
+    /// Files, and offsets in them on demand.
+    #[must_use]
+    pub const fn of_code(keeps_offsets: bool) -> Self {
+        if keeps_offsets {
+            Self::Offsets
+        } else {
+            Self::Files
+        }
+    }
+}
+
 /// Charges records and sums them.
 #[derive(Debug)]
 pub struct Collector {
@@ -169,15 +195,14 @@ pub struct Collector {
     is_chosen: HashMap<Group, bool>,
     /// The part of each thread of the server, if its name shows one.
     threads: HashMap<u32, Option<String>>,
-    /// Whether offsets in files are stored, to find their functions later.
-    keeps_offsets: bool,
+    detail: Detail,
     tally: Tally,
 }
 
 impl Collector {
     /// A collector of one event.
     #[must_use]
-    pub fn new(attributor: Attributor, own_pid: Option<u32>, keeps_offsets: bool) -> Self {
+    pub fn new(attributor: Attributor, own_pid: Option<u32>, detail: Detail) -> Self {
         Self {
             attributor,
             processes: Processes::default(),
@@ -189,7 +214,7 @@ impl Collector {
             selector: None,
             is_chosen: HashMap::new(),
             threads: HashMap::new(),
-            keeps_offsets,
+            detail,
             tally: Tally::new(EventKind::CpuNs),
         }
     }
@@ -213,35 +238,42 @@ impl Collector {
         self.forget_stacks();
     }
 
-    /// Forgets all stacks and the processes that have ended, so that memory stays bounded.
-    pub fn forget_ended(&mut self) {
-        self.forget_stacks();
-        self.processes.forget_ended();
+    /// Forgets the control groups, so that those that still exist are read again.
+    pub fn forget_groups(&mut self) {
         self.cgroups.forget();
         self.is_chosen.clear();
-        self.threads.clear();
     }
 
-    /// Forgets all stacks if there are more than `limit`.
+    /// Forgets all stacks if there are more than `limit`. Tallies so far must not be read after it.
     pub fn limit_stacks(&mut self, limit: usize) {
         if self.stacks.len() > limit {
             self.forget_stacks();
         }
     }
 
-    /// Forgets the processes that have ended if more than `limit` are new.
-    pub fn limit_processes(&mut self, limit: usize) {
-        if self.processes.added() > limit {
+    /// Forgets all stacks if they are many, and the processes that have ended if many are new.
+    /// Tallies so far must not be read after it: their codes are numbers of stacks and files.
+    pub fn forget_old(&mut self) {
+        self.limit_stacks(STACK_LIMIT);
+        if self.processes.added() > ENDED_LIMIT {
             self.processes.forget_ended();
+            self.threads.clear();
         }
     }
 
     fn forget_stacks(&mut self) {
         self.stacks.clear();
         self.numbers.clear();
-        // The codes of the tally are indices of stacks.
+        // The codes of the tally are numbers of stacks.
         self.tally.codes.clear();
         self.tally.threads.clear();
+    }
+
+    /// The number of stacks, processes and files that are stored.
+    #[must_use]
+    pub fn stored(&self) -> [usize; 3] {
+        let (processes, files) = self.processes.stored();
+        [self.stacks.len(), processes, files]
     }
 
     /// Chooses control groups. Work of others is not a cost of packets.
@@ -287,7 +319,6 @@ impl Collector {
 
     /// Starts new sums of an event and returns the old ones.
     pub fn begin(&mut self, event: EventKind) {
-        self.limit_stacks(STACK_LIMIT);
         self.tally = Tally::new(event);
     }
 
@@ -299,6 +330,7 @@ impl Collector {
 
     /// Charges a record and adds it to the sums.
     pub fn add(&mut self, record: &Record<'_>) {
+        let keeps_code = self.detail != Detail::Sums;
         match record {
             Record::Sample(sample) => self.sample(sample),
             Record::Account {
@@ -313,7 +345,7 @@ impl Collector {
                 leader,
                 name,
                 executed,
-            } => self
+            } if keeps_code => self
                 .processes
                 .record_command(*pid, *leader, name, *executed),
             Record::Mapped {
@@ -322,16 +354,20 @@ impl Collector {
                 length,
                 offset,
                 path,
-            } => self
+            } if keeps_code => self
                 .processes
                 .record_map(*pid, *start, *length, *offset, path),
             Record::ControlGroup { number, path } => self.cgroups.record(*number, path),
-            Record::Forked { pid, parent } => self.processes.record_fork(*pid, *parent),
+            Record::Forked { pid, parent } if keeps_code => {
+                self.processes.record_fork(*pid, *parent);
+            }
+            Record::Command { .. } | Record::Mapped { .. } | Record::Forked { .. } => {}
         }
     }
 
     fn sample(&mut self, sample: &Sample<'_>) {
-        if sample.pid != 0 {
+        let keeps_code = self.detail != Detail::Sums;
+        if keeps_code && sample.pid != 0 {
             self.processes.ensure_known(sample.pid);
         }
         let weight = sample.weight as f64;
@@ -379,6 +415,9 @@ impl Collector {
         if charge.layer != Layer::Idle {
             self.tally.groups.entry(group).or_default()[charge.layer] += weight;
         }
+        if !keeps_code {
+            return;
+        }
         let entry = self
             .tally
             .codes
@@ -395,7 +434,7 @@ impl Collector {
 
     /// Counts a sample of a thread that is a part of the application.
     fn thread(&mut self, sample: &Sample<'_>, code: Code, weight: f64) {
-        if !self.keeps_offsets {
+        if self.detail != Detail::Offsets {
             return;
         }
         let rules = self.attributor.rules();
@@ -425,7 +464,11 @@ impl Collector {
         let number = match self.numbers.get(sample.chain) {
             Some(&number) => number,
             None => {
-                self.stacks.push(self.attributor.charge(sample.chain));
+                let mut stack = self.attributor.charge(sample.chain);
+                if self.detail == Detail::Sums {
+                    stack.frames = Vec::new();
+                }
+                self.stacks.push(stack);
                 self.numbers
                     .insert(sample.chain.into(), self.stacks.len() - 1);
                 self.stacks.len() - 1
@@ -463,10 +506,13 @@ impl Collector {
     }
 
     fn user(&mut self, sample: &Sample<'_>) -> (Code, Charge) {
+        if self.detail == Detail::Sums {
+            return (Code::User(None), Charge::user(Category::ServerProgram));
+        }
+        let keeps_offsets = self.detail == Detail::Offsets;
         let found = self.processes.find(sample.pid, sample.address);
         let category = self.category(sample.pid, found.map(|(object, _)| object));
-        let kept =
-            found.map(|(object, offset)| (object, if self.keeps_offsets { offset } else { 0 }));
+        let kept = found.map(|(object, offset)| (object, if keeps_offsets { offset } else { 0 }));
         let charge = match category {
             Category::OtherPrograms => Charge::other_program(),
             category => Charge::user(category),

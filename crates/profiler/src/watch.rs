@@ -24,20 +24,17 @@ use crate::count::{Activity, Drops, Interface, Snapshot, Sources, TICKS_PER_S};
 use crate::error::ProfileError;
 use crate::profiler::{attributor, member, rules_of};
 use crate::settings::DEFAULT_FREQUENCY_HZ;
-use crate::tally::{Collector, Group, Tally};
+use crate::tally::{Collector, Detail, Group, Tally};
 
 /// Time between two attempts to use a better source of samples than the current one, and between two
 /// searches for a process of the chosen groups.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time between two rounds of forgetting ended processes and finding new kernel modules.
+/// Time between two rounds of forgetting control groups and finding new kernel modules.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Most stacks that are stored from one step to the next: a few MB.
-const STACK_LIMIT: usize = 10_000;
-
-/// Most ended processes that are stored from one step to the next: about 500 KB.
-const ENDED_LIMIT: usize = 300;
+/// Most stacks that are stored from one step to the next: about 500 KB.
+pub const STACK_LIMIT: usize = 1_000;
 
 /// The kernel's list of loaded modules.
 const MODULES: &str = "/proc/modules";
@@ -49,7 +46,8 @@ pub struct WatchSettings {
     pub cpus: Option<Vec<usize>>,
     /// Samples a second and processor.
     pub frequency_hz: u32,
-    /// File of rules that precede the compiled-in ones.
+    /// File of rules that precede the compiled-in ones. Those for programs have no effect, because
+    /// processes are not stored.
     pub rules: Option<PathBuf>,
     /// File of the kernel's symbols.
     pub kallsyms: PathBuf,
@@ -237,7 +235,10 @@ impl Watch {
     /// A setting is wrong, or the kernel's counts cannot be read.
     pub fn new(settings: WatchSettings) -> Result<Self, ProfileError> {
         let providers: Providers = vec![
-            Box::new(Kernel { counters: false }),
+            Box::new(Kernel {
+                counters: false,
+                processes: false,
+            }),
             Box::new(Accounts::default()),
         ];
         Self::with_providers(settings, providers, Box::new(cpus::online))
@@ -267,7 +268,7 @@ impl Watch {
             open: None,
             cpus: Vec::new(),
             tried: None,
-            collector: Collector::new(attributor, Some(std::process::id()), false),
+            collector: Collector::new(attributor, Some(std::process::id()), Detail::Sums),
             modules: loaded_modules(),
             member,
             searched: now,
@@ -302,6 +303,12 @@ impl Watch {
         &self.totals
     }
 
+    /// The number of stacks, processes and files that are stored.
+    #[must_use]
+    pub fn stored(&self) -> [usize; 3] {
+        self.collector.stored()
+    }
+
     fn drain(&mut self) {
         let elapsed_s = self.stepped.elapsed().as_secs_f64();
         self.stepped = Instant::now();
@@ -316,7 +323,6 @@ impl Watch {
             self.totals.add_groups(&tally, &mut self.collector);
         }
         self.collector.limit_stacks(STACK_LIMIT);
-        self.collector.limit_processes(ENDED_LIMIT);
         if self.totals.backend != Backend::Accounts {
             self.totals.expected_samples +=
                 elapsed_s * f64::from(self.settings.frequency_hz) * self.cpus.len() as f64;
@@ -436,7 +442,7 @@ impl Watch {
         );
         self.totals.interfaces.end_round();
         self.totals.cgroups.end_round();
-        self.collector.forget_ended();
+        self.collector.forget_groups();
         let modules = loaded_modules();
         if modules != self.modules {
             self.modules = modules;
@@ -465,6 +471,18 @@ impl Watch {
             add(
                 "no_symbols",
                 "the kernel hides its symbols: all kernel time is in the layer `other`".to_owned(),
+            );
+        }
+        let chosen = self.settings.cpus.iter().flatten();
+        let absent: Vec<usize> = chosen
+            .copied()
+            .filter(|cpu| !self.cpus.contains(cpu))
+            .collect();
+        if !absent.is_empty() {
+            let absent = cpus::format(&absent);
+            add(
+                "offline",
+                format!("processors {absent} are not online: they are in no sum"),
             );
         }
         for (name, meaning) in &self.failures {

@@ -394,6 +394,16 @@ fn the_difference_of_two_outputs_of_ip_is_the_traffic() {
     assert_eq!(report.bytes.sent, 200);
     assert_eq!(cost(&recorded, "ip").cpu_ns_per_packet, Some(100.0));
 
+    settings.traffic = Traffic::Links(
+        folder.write("after", link(1002).as_bytes()),
+        folder.write("before", link(1000).as_bytes()),
+    );
+    let error = analyse(&settings).unwrap_err().to_string();
+    assert!(
+        error.contains("the earlier file first: it is older"),
+        "{error}"
+    );
+
     settings.traffic = Traffic::Links("/dev/null".into(), "/dev/null".into());
     let error = analyse(&settings).unwrap_err();
     assert!(

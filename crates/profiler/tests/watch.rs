@@ -5,7 +5,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use perpacket_cost::{Kind, Layer};
@@ -14,7 +14,7 @@ use perpacket_profiler::capture::events::Pass;
 use perpacket_profiler::capture::{
     Backend, EventProvider, EventSource, GroupCounts, Record, Sample,
 };
-use perpacket_profiler::watch::{Totals, Watch, WatchSettings};
+use perpacket_profiler::watch::{STACK_LIMIT, Totals, Watch, WatchSettings};
 
 /// Samples of a machine whose state a test changes.
 #[derive(Clone, Default)]
@@ -24,6 +24,9 @@ struct Machine {
     allowed: Arc<AtomicBool>,
     /// Processors of each open.
     opened: Arc<Mutex<Vec<Vec<usize>>>>,
+    /// Programs that start, run and end between two steps, each with a stack of its own.
+    short_programs: Arc<AtomicU32>,
+    started: Arc<AtomicU32>,
 }
 
 struct Samples {
@@ -68,6 +71,7 @@ impl EventSource for Samples {
                 source: io::ErrorKind::PermissionDenied.into(),
             });
         }
+        self.short_programs(sink);
         let online = self.machine.online.lock().unwrap();
         for &cpu in self.cpus.iter().filter(|cpu| online.contains(cpu)) {
             sink(&Record::Sample(Sample {
@@ -87,6 +91,43 @@ impl EventSource for Samples {
 
     fn stop(&mut self) -> Result<GroupCounts, ProfileError> {
         Ok(GroupCounts::default())
+    }
+}
+
+impl Samples {
+    /// The records and a sample of each short program.
+    fn short_programs(&self, sink: &mut dyn FnMut(&Record<'_>)) {
+        for _ in 0..self.machine.short_programs.load(Ordering::Relaxed) {
+            let number = self.machine.started.fetch_add(1, Ordering::Relaxed);
+            let pid = 1_000_000_000 + number;
+            sink(&Record::Forked { pid, parent: 1 });
+            sink(&Record::Command {
+                pid,
+                leader: true,
+                name: "short".to_owned(),
+                executed: true,
+            });
+            sink(&Record::Mapped {
+                pid,
+                start: 0x1000,
+                length: 0x1000,
+                offset: 0,
+                path: format!("/tmp/build-{number}"),
+            });
+            for user in [false, true] {
+                sink(&Record::Sample(Sample {
+                    time_ns: 1,
+                    cpu: 0,
+                    pid,
+                    tid: pid,
+                    weight: SAMPLE_NS,
+                    cgroup: Some(u64::from(number)),
+                    user,
+                    address: 0x1010,
+                    chain: &[TCP_ACK, u64::from(number)],
+                }));
+            }
+        }
     }
 }
 
@@ -117,8 +158,13 @@ impl EventSource for Nothing {
     }
 }
 
-/// A watch of two processors, and the machine that it watches.
+/// A watch of all processors of a machine with two.
 fn watch() -> (Watch, Machine, tempfile::TempDir) {
+    watch_of(None)
+}
+
+/// A watch of some processors of a machine with two, and the machine.
+fn watch_of(cpus: Option<Vec<usize>>) -> (Watch, Machine, tempfile::TempDir) {
     let machine = Machine::default();
     *machine.online.lock().unwrap() = vec![0, 1];
     machine.allowed.store(true, Ordering::Relaxed);
@@ -128,6 +174,7 @@ fn watch() -> (Watch, Machine, tempfile::TempDir) {
     let online = Arc::clone(&machine.online);
     let watch = Watch::with_providers(
         WatchSettings {
+            cpus,
             kallsyms,
             ..WatchSettings::default()
         },
@@ -162,6 +209,21 @@ fn events_follow_processors_that_go_offline_and_come_back() {
 }
 
 #[test]
+fn a_chosen_processor_that_is_offline_is_a_limit() {
+    let (mut watch, machine, _folder) = watch_of(Some(vec![1, 7]));
+    let totals = watch.step();
+    let limit = totals.limits.iter().find(|one| one.name == "offline");
+    assert!(
+        limit
+            .unwrap()
+            .meaning
+            .contains("processors 7 are not online")
+    );
+    *machine.online.lock().unwrap() = vec![0, 1, 7];
+    assert!(!has_limit(watch.step(), "offline"));
+}
+
+#[test]
 fn sums_continue_without_perf_and_a_limit_reports_it() {
     let (mut watch, machine, _folder) = watch();
     assert!(!has_limit(watch.step(), "no_perf"));
@@ -188,4 +250,21 @@ fn expected_samples_follow_the_number_of_processors() {
     let before = watch.step().expected_samples;
     let after = watch.step().expected_samples;
     assert_eq!(before.to_bits(), after.to_bits(), "no processor, no sample");
+}
+
+#[test]
+fn programs_that_come_and_go_leave_nothing_stored() {
+    let (mut watch, machine, _folder) = watch();
+    let per_step = STACK_LIMIT as u32 / 3;
+    machine.short_programs.store(per_step, Ordering::Relaxed);
+    for step in 1..=20 {
+        let totals = watch.step();
+        let programs = u64::from(step * per_step);
+        assert_eq!(in_tcp(totals), programs + 2 * u64::from(step));
+        let user_ns = totals.cpu_ns[Layer::User][Kind::Other];
+        assert_eq!(user_ns as u64, programs * SAMPLE_NS);
+        let [stacks, processes, files] = watch.stored();
+        assert!(stacks <= STACK_LIMIT, "{stacks} stacks in step {step}");
+        assert_eq!((processes, files), (0, 0));
+    }
 }

@@ -63,8 +63,9 @@ def run(arguments: Sequence[str]) -> int:
 
         return profile_compare.run(arguments[2:])
     if arguments[0] == "profile":
-        if hosts := value_of(own_options(arguments), "--hosts"):
-            return profile_of_hosts(hosts, arguments[1:])
+        own = own_options(arguments)
+        if any(word.partition("=")[0] == "--hosts" for word in own):
+            return profile_of_hosts(value_of(own, "--hosts"), arguments[1:])
         arguments = with_process(arguments)
         if prints_table(arguments[1:]):
             return profile(arguments)
@@ -184,7 +185,7 @@ def without(options: Sequence[str], name: str) -> list[str]:
     """The options without `--name VALUE` and `--name=VALUE`."""
     return [
         word
-        for before, word in zip(["", *options[:-1]], options, strict=True)
+        for before, word in zip(["", *options], options, strict=False)
         if name not in (before, word.partition("=")[0])
     ]
 

@@ -39,6 +39,11 @@ def profile(hosts: str, options: Sequence[str], output_format: Format, quiet: bo
         states = watch.states()
     write(states, output_format)
     write_notes(states, [], quiet)
+    require_profile(states)
+
+
+def require_profile(states: Sequence[State]) -> None:
+    """Raise `RunFailed` if no machine has a profile."""
     if not any(one.window for one in states):
         raise RunFailed("no machine has a profile", "the table has the error of each")
 
@@ -59,18 +64,21 @@ def top(
         if output_format is Format.TABLE and sys.stdout.isatty():
             refresh(rounds)
             write_notes(watch.states(), [], quiet=False)
-            return
-        written: list[str] = []
-        for states in rounds:
-            write(states, output_format)
-            write_notes(states, written, quiet=False)
+        else:
+            written: list[str] = []
+            for states in rounds:
+                write(states, output_format)
+                write_notes(states, written, quiet=False)
+        require_profile(watch.states())
 
 
 def until_over(watch: Watch, every_s: float, duration_s: float | None) -> Iterator[list[State]]:
-    """The states of the machines after each window."""
+    """The states of the machines after each window, at least once."""
     end_s = None if duration_s is None else time.monotonic() + duration_s
     while not watch.is_over and (end_s is None or time.monotonic() < end_s):
         time.sleep(every_s)
+        yield watch.states()
+    if watch.is_over:
         yield watch.states()
 
 

@@ -42,6 +42,9 @@ A scrape: curl http://127.0.0.1:9430/metrics";
 /// Time between two steps. A scrape reports sums that are at most this old.
 const STEP: Duration = Duration::from_millis(500);
 
+/// Shortest time between two pushes: sums are not newer.
+const LEAST_PUSH_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Largest number of names with series of their own.
 const NAME_LIMIT: usize = 1000;
 
@@ -85,7 +88,8 @@ pub struct Arguments {
     /// Time between two pushes.
     #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(15), requires = "otlp")]
     otlp_interval: Time,
-    /// TOML file of rules that override the built-in ones, as for `profile`.
+    /// TOML file of rules that override the built-in ones, as for `profile`. Rules for programs have
+    /// no effect: the counters have no categories.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<PathBuf>,
@@ -118,6 +122,13 @@ impl Arguments {
                 self.names
             )));
         }
+        if self.otlp_interval.0 < LEAST_PUSH_INTERVAL {
+            return Err(Failure::usage(format!(
+                "--otlp-interval {}: expected at least {}",
+                self.otlp_interval,
+                Time(LEAST_PUSH_INTERVAL)
+            )));
+        }
         Ok(WatchSettings {
             cpus: self.cpus.clone().map(|list| list.0),
             frequency_hz,
@@ -145,7 +156,14 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         return Ok(Status::Done);
     }
     let settings = arguments.settings()?;
-    let requests = arguments.requests.as_deref().map(RequestTotal::start);
+    let quiet = arguments.shared.quiet;
+    let note = move |text: &str| {
+        if !quiet {
+            eprintln!("note: {text}");
+        }
+    };
+    let requests = arguments.requests.as_deref();
+    let requests = requests.map(|url| RequestTotal::start(url, note));
     let requests = requests.transpose()?;
     let stop = stop::on_signals()?;
     let endpoint = arguments.listen.clone().unwrap_or_default();
@@ -165,16 +183,10 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
             .map(|failed| failed.load(Ordering::Relaxed));
         metrics::all(&totals, requests, failed, by_cgroup)
     });
-    let quiet = arguments.shared.quiet;
     let pushed = Arc::clone(&metrics);
     let pushes = match (&arguments.otlp, failed_pushes) {
         (Some(url), Some(failed)) => {
             let interval = arguments.otlp_interval.0;
-            let note = move |text: &str| {
-                if !quiet {
-                    eprintln!("note: {text}");
-                }
-            };
             Some(Pushes::start(
                 url,
                 interval,

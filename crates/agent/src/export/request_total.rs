@@ -30,15 +30,25 @@ pub struct RequestTotal {
 }
 
 impl RequestTotal {
-    /// Starts to read the page of a URL.
-    pub fn start(url: &str) -> Result<Self, Failure> {
+    /// Starts to read the page of a URL. `note` gets a sentence when reads begin to fail, and when they
+    /// succeed again.
+    pub fn start(url: &str, note: impl Fn(&str) + Send + 'static) -> Result<Self, Failure> {
         let counter = RequestCounter::new(url)?;
         let total = Self::default();
         let shared = total.clone();
+        let option = format!("--requests {url}");
         let read = move || {
             let mut last = None;
+            let mut is_failing = false;
             loop {
-                shared.add(&mut last, counter.read());
+                let read = counter.read();
+                match &read {
+                    Err(error) if !is_failing => note(&error.to_string()),
+                    Ok(_) if is_failing => note(&format!("{option}: reads succeed again")),
+                    _ => {}
+                }
+                is_failing = read.is_err();
+                shared.add(&mut last, read);
                 thread::sleep(INTERVAL);
             }
         };

@@ -24,6 +24,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct Kernel {
     /// Whether hardware counters open.
     pub counters: bool,
+    /// Whether records of processes and their maps are wanted beside samples.
+    pub processes: bool,
 }
 
 impl EventProvider for Kernel {
@@ -36,7 +38,7 @@ impl EventProvider for Kernel {
     }
 
     fn open(&self, pass: &Pass, cpus: &[usize]) -> Result<Box<dyn EventSource>, ProfileError> {
-        Ok(Box::new(PerfSource::open(pass, cpus)?))
+        Ok(Box::new(PerfSource::open(pass, cpus, self.processes)?))
     }
 }
 
@@ -45,11 +47,15 @@ impl EventProvider for Kernel {
 /// # Errors
 /// Why it does not open.
 pub fn try_open(event: EventKind, cpu: usize) -> io::Result<()> {
-    Event::open(&attributes(event, None)?, cpu, None).map(drop)
+    Event::open(&attributes(event, None, false)?, cpu, None).map(drop)
 }
 
 /// The attributes of an event on one processor: sampled at a rate, or only counted.
-fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_attr> {
+fn attributes(
+    event: EventKind,
+    rate: Option<Rate>,
+    processes: bool,
+) -> io::Result<perf_event_attr> {
     let (kind, number) = kernel_event(event).ok_or(io::ErrorKind::Unsupported)?;
     let mut attr = perf_event_attr {
         type_: kind,
@@ -69,11 +75,13 @@ fn attributes(event: EventKind, rate: Option<Rate>) -> io::Result<perf_event_att
     attr.set_exclude_callchain_user(1);
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
-    attr.set_mmap(1);
-    attr.set_mmap2(1);
-    attr.set_comm(1);
-    attr.set_comm_exec(1);
-    attr.set_task(1);
+    if processes {
+        attr.set_mmap(1);
+        attr.set_mmap2(1);
+        attr.set_comm(1);
+        attr.set_comm_exec(1);
+        attr.set_task(1);
+    }
     // A timer has a fixed period. For a counter, the kernel adjusts the period to the frequency.
     match (event, rate) {
         (EventKind::CpuNs, Rate::Hertz(hertz)) => {
@@ -109,7 +117,6 @@ fn open_sampled(mut attr: perf_event_attr, cpu: usize) -> io::Result<Event> {
 struct PerfSource {
     names: Vec<String>,
     cpus: Vec<CpuEvents>,
-    bytes: Vec<u8>,
     chain: Vec<u64>,
 }
 
@@ -124,15 +131,14 @@ struct CpuEvents {
 }
 
 impl PerfSource {
-    fn open(pass: &Pass, cpus: &[usize]) -> Result<Self, ProfileError> {
+    fn open(pass: &Pass, cpus: &[usize], processes: bool) -> Result<Self, ProfileError> {
         let all = std::iter::once(pass.sample).chain(pass.count.iter().copied());
         Ok(Self {
             names: all.map(|event| event.name().to_owned()).collect(),
             cpus: cpus
                 .iter()
-                .map(|&cpu| CpuEvents::open(pass, cpu))
+                .map(|&cpu| CpuEvents::open(pass, cpu, processes))
                 .collect::<Result<_, _>>()?,
-            bytes: Vec::new(),
             chain: Vec::new(),
         })
     }
@@ -149,16 +155,16 @@ impl PerfSource {
 }
 
 impl CpuEvents {
-    fn open(pass: &Pass, cpu: usize) -> Result<Self, ProfileError> {
+    fn open(pass: &Pass, cpu: usize, processes: bool) -> Result<Self, ProfileError> {
         let failed = |event: EventKind| move |source| open_error(event, cpu, source);
-        let leader = attributes(pass.sample, Some(pass.rate))
+        let leader = attributes(pass.sample, Some(pass.rate), processes)
             .and_then(|attr| open_sampled(attr, cpu))
             .map_err(failed(pass.sample))?;
         let members = pass
             .count
             .iter()
             .map(|&event| {
-                attributes(event, None)
+                attributes(event, None, false)
                     .and_then(|attr| Event::open(&attr, cpu, Some(&leader)))
                     .map_err(failed(event))
             })
@@ -234,17 +240,18 @@ impl EventSource for PerfSource {
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
-        self.bytes.clear();
+        // New each time: rings that were full after a pause must not set the size for good.
+        let mut bytes = Vec::new();
         for events in &mut self.cpus {
             events
                 .ring
-                .drain(&mut self.bytes)
+                .drain(&mut bytes)
                 .map_err(|source| ProfileError::Kernel {
                     what: "reading the ring of samples",
                     source,
                 })?;
         }
-        let mut records: Vec<_> = ring::records(&self.bytes)
+        let mut records: Vec<_> = ring::records(&bytes)
             .map(|bytes| (record::time_ns(bytes), bytes))
             .collect();
         // The maps of a process must come before its samples, also if another processor recorded

@@ -25,7 +25,7 @@ use crate::kernel::network_drivers;
 use crate::passes::{Context, PassResult, SECOND_NS};
 use crate::profiler::rules_of;
 use crate::report::{Bytes, Report};
-use crate::tally::{Collector, Server};
+use crate::tally::{Collector, Detail, Server};
 use crate::{folded, pprof, summary};
 
 /// The name of the recording program. Its work is the recording's overhead.
@@ -118,7 +118,7 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         rules_of(settings.rules.as_deref())?,
         drivers,
     );
-    let mut collector = Collector::new(attributor, None, settings.keeps_offsets);
+    let mut collector = Collector::new(attributor, None, Detail::of_code(settings.keeps_offsets));
     collector.set_recorded();
     collector.set_server(settings.pid.map(|original| Server { original }));
 
@@ -276,7 +276,16 @@ fn activity(traffic: &Traffic) -> Result<Activity, ProfileError> {
             };
             Ok(activity)
         }
-        Traffic::Links(before, after) => Ok(links::read(before)?.until(&links::read(after)?, 0.0)),
+        Traffic::Links(before, after) => {
+            let (first, second) = (links::read(before)?, links::read(after)?);
+            if second.is_before(&first) {
+                return Err(ProfileError::Links {
+                    path: after.clone(),
+                    reason: format!("it is older than {}", before.display()),
+                });
+            }
+            Ok(first.until(&second, 0.0))
+        }
     }
 }
 
