@@ -215,7 +215,7 @@ impl Arguments {
         }
     }
 
-    /// Refuses a length of the queue if no frame ever waits, because there is no rate.
+    /// Refuses a length of the queue for directions without a bit rate, in which no frame waits.
     fn refuse_queue_without_rate(&self) -> Result<(), Failure> {
         let (left, right) = (&self.left_to_right, &self.right_to_left);
         let has_rate = |own: Option<BitRate>| own.or(self.bit_rate).is_some();
@@ -242,7 +242,7 @@ impl Arguments {
     }
 }
 
-/// The options in which one direction differs from both.
+/// The options of one direction. They replace the options of both directions.
 struct Differences {
     delay: Option<Time>,
     jitter: Option<Time>,

@@ -1,8 +1,8 @@
 //! Old names of options, on the command line and in files. This release accepts them; the next will
 //! not.
 
-/// An option's old name and its new name. If the two have different units for a number without a
-/// unit, the third text is the unit of the old name.
+/// An option's old name and its new name. The third text is the unit that the old name gave to a
+/// number without a unit, or empty if the new name gives it the same unit.
 type Renamed = (&'static str, &'static str, &'static str);
 
 /// The renamed options of each verb.

@@ -63,8 +63,8 @@ pub struct WebArguments {
     /// memory [default: 128KiB].
     #[arg(long, value_name = "SIZE")]
     sendfile_above: Option<Size>,
-    /// With 64 clients or more of which few are ready, wait this long for others: less processor
-    /// time, more latency [default: 0s].
+    /// If 64 or more clients are connected and few are ready, wait this long for others: less
+    /// processor time, more latency [default: 0s].
     #[arg(long, value_name = "TIME")]
     coalesce: Option<Time>,
     /// Memory for files: for each loop, for each process, or for all threads together [default:

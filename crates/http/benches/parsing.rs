@@ -16,7 +16,7 @@
 //! | a date parsed by our earlier code, by httpdate | 334, 183 |
 //! | a date formatted by our earlier code, by httpdate | 671, 311 |
 //!
-//! httparse splits the heads of requests, and httpdate replaced our dates.
+//! Now httparse splits the heads of requests, and httpdate has replaced our earlier code for dates.
 
 #![expect(
     missing_docs,

@@ -233,7 +233,7 @@ fn read_field<'a>(
 ) -> Result<(), Status> {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     let conditions = &mut request.conditions;
-    // The length distinguishes most names, so their bytes need no comparison.
+    // A name's bytes are compared only with the known names of its length.
     match name.len() {
         4 if is("host") => {
             if !is_host(value) {

@@ -40,7 +40,7 @@ impl Cache {
     }
 
     /// If `line` is one of the two most recently used lines of its set, makes it the most recently
-    /// used one. Returns whether it is.
+    /// used one. Returns whether it is one of the two.
     #[inline]
     pub(crate) fn promote_from_first_two(&mut self, line: Line) -> bool {
         let [first, second, ..] = self.set_mut(line) else {
@@ -148,8 +148,8 @@ impl Pairs<'_> {
 /// If `line` is one of the two lines, makes it the first. Returns whether it is one of them.
 ///
 /// There is no branch, because it would often be mispredicted. If one of the two lines matches, the
-/// product of the differences is zero. The exclusive or of both lines and `line` is then the other
-/// line.
+/// product of the differences is zero. The exclusive or of `first`, `second` and `line` is then the
+/// line that does not match.
 #[inline(always)]
 fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);

@@ -16,7 +16,7 @@ pub(crate) enum Level {
     Listed(Cache),
 }
 
-/// Calls the same method of the cache of either kind.
+/// Calls a method of the cache, whichever kind the cache has.
 macro_rules! either {
     ($level:ident, $cache:ident => $call:expr) => {
         match $level {

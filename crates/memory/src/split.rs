@@ -240,7 +240,7 @@ impl Split {
         for cache in &mut self.first {
             cache.remove(line);
         }
-        // The purge needs no mark, because a filter in front is cleared at every write of a device
+        // `PURGED` is not reported, because a filter in front is cleared at every write of a device
         // anyway.
         let mut missed = Missed::default();
         for index in 0..self.second.len() {

@@ -19,8 +19,8 @@
 //! limits             what a reader of the report has to know
 //! summary            the report, computed from the passes
 //! folded, pprof      stacks for flame graphs and for pprof
-//! profiler           windows: starts the events, reads the counts, ends
-//! bounded, watch     sums without an end, for months
+//! profiler           one window: starts the events, reads the counts, stops them
+//! bounded, watch     sums over months, while a profile continues
 //! recording          a file of `perf record` as a profile
 //! probe              what this machine can do
 //! ```

@@ -67,8 +67,8 @@ fn no_symbols() -> bool {
 }
 
 /// This is not a test: `Server` runs it in another process. It answers a byte 0 at once, and a byte
-/// 1 after using processor time. At the end it prints the difference between the two, measured by
-/// its thread's clock.
+/// 1 after using processor time. At the end it prints the difference between the mean processor
+/// times of the two answers, by its thread's clock.
 #[test]
 fn serve_if_the_variable_is_set() {
     if env::var_os(SERVER).is_none() {

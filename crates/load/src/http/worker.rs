@@ -188,7 +188,8 @@ impl Worker {
         if now >= self.run.window_end_ns || self.run.stop.load(Ordering::Relaxed) {
             return true;
         }
-        // Only scheduled arrivals start a session on a free connection.
+        // Only a scheduled arrival starts a session on a free connection. So a closed loop or a log
+        // is over when no arrival is scheduled and all connections are free.
         let is_self_paced = matches!(
             self.run.settings.arrivals,
             Arrivals::Closed | Arrivals::Recorded { .. }

@@ -1,7 +1,7 @@
 //! Whole responses with files that clients request many times within the same second.
 //!
-//! Two responses to plain requests for a file differ only in their date. Therefore the server
-//! builds a response that is requested often once a second, with head and body in one piece, and
+//! Two responses to plain requests for a file differ only in their date. Therefore, if a response
+//! is requested often, the server builds it once a second, with head and body in one piece, and
 //! sends it by reference. This saves the formatting, and the kernel gathers no pieces.
 
 use std::sync::{Arc, Weak};
@@ -94,8 +94,8 @@ impl Slot {
     }
 }
 
-/// The addresses of entries are some hundred bytes apart, so their lowest bits carry no
-/// information.
+/// A hash of an entry's address. Entries are at least a hundred bytes apart, so the lowest bits of
+/// their addresses carry no information.
 #[inline]
 fn hash(entry: &Arc<Entry>) -> usize {
     let address = Arc::as_ptr(entry).addr();

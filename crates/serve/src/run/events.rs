@@ -3,12 +3,12 @@
 //! A request on an open connection costs three system calls: wait, read, send. Connections are
 //! registered once, edge-triggered, for reading and writing. A loop serves all ready connections
 //! together, in three steps: it reads the requests and answers those whose files are cached, then
-//! sends, then answers the others. So the kernel's receive code runs for all connections before its
-//! send code, from the processor's nearest cache, and a long response does not delay a short one. A
-//! loop that is faster than its clients finds only one or two ready connections each time it wakes,
-//! and each time pays for a wait and often for a wakeup. With `--coalesce` it waits until more are
-//! ready. [`super::handler`] has the steps for a ready connection. This file has the events, the
-//! accepts and the time-outs.
+//! sends, then answers the others. So the kernel runs its receive code for all connections and then
+//! its send code for all, each from the processor's nearest cache. A long response does not delay a
+//! short one. A loop that is faster than its clients finds only one or two ready connections each
+//! time it wakes, and each time pays for a wait and often for a wakeup. With `--coalesce` it waits
+//! until more are ready. [`super::handler`] has the steps for a ready connection. This file has the
+//! events, the accepts and the time-outs.
 
 use std::collections::VecDeque;
 use std::io;

@@ -126,7 +126,8 @@ impl Arguments {
             (
                 self.spin.is_some() && !has_rate && !has_times,
                 "spin",
-                "without --rate, --sessions-rate or a log's times: nothing is due",
+                "without --rate, --sessions-rate or a log's times: no request has a time at which \
+                 it is due",
             ),
             (
                 self.users.is_some() && !is_surge,
@@ -171,19 +172,15 @@ impl Arguments {
             (
                 self.tls_resumption.is_some() && !is_tls,
                 "tls-resumption",
-                "without a URL of https",
+                "without an https URL",
             ),
             (
                 self.tls_version.is_some() && !is_tls,
                 "tls-version",
-                "without a URL of https",
+                "without an https URL",
             ),
-            (
-                self.insecure && !is_tls,
-                "insecure",
-                "without a URL of https",
-            ),
-            (self.ca.is_some() && !is_tls, "ca", "without a URL of https"),
+            (self.insecure && !is_tls, "insecure", "without an https URL"),
+            (self.ca.is_some() && !is_tls, "ca", "without an https URL"),
         ];
         refuse_ignored(&ignored)
     }

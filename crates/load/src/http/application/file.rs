@@ -119,7 +119,7 @@ fn page_of(
     let sum: f64 = next.values().sum();
     if next.values().any(|share| *share < 0.0) || sum > 1.0 + ROUNDING {
         return Err(
-            "next has probabilities, expected numbers from 0 with a sum up to 1".to_owned(),
+            "next has wrong probabilities, expected numbers from 0 with a sum up to 1".to_owned(),
         );
     }
     let extract = |(name, place): (&String, &ExtractTable)| {
