@@ -22,8 +22,8 @@ pub struct Charge {
     pub category: Category,
     /// Whether a rule matched. If none did, the layer is `other`.
     pub claimed: bool,
-    /// Whether the leaf only enabled interrupts again, so that a delayed sample of other code was
-    /// taken there.
+    /// Whether the leaf is a function that enables interrupts. A sample that is due while
+    /// interrupts are off is taken in such a function, so the leaf does not show the work.
     pub skid: bool,
 }
 

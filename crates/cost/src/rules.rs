@@ -41,7 +41,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner of code that a driver's caller calls, and of modules of network interfaces.
+    /// The owner of network drivers: functions that a [`FunctionClass::driver_caller`] calls, and
+    /// modules of network interfaces.
     pub const DRIVER: Self = Self {
         layer: Layer::Driver,
         category: Category::NicDriver,
@@ -69,7 +70,7 @@ pub struct FunctionClass {
     pub interrupt_entry: bool,
     /// Whether the function calls network drivers.
     pub driver_caller: bool,
-    /// Whether a kernel thread begins at this function.
+    /// Whether a kernel thread begins at this function. The search for a layer ends here.
     pub dead_end: bool,
 }
 
@@ -141,7 +142,8 @@ impl Rules {
         }
     }
 
-    /// The part of an application to which a rule assigns a clue, if there is such a rule.
+    /// The part of an application to which a rule assigns code with this property, if there is such
+    /// a rule.
     #[must_use]
     pub fn part(&self, clue: Clue<'_>) -> Option<&str> {
         let find = |file: &'_ RuleFile| -> Option<usize> {

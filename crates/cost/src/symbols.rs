@@ -44,7 +44,7 @@ struct Function {
 }
 
 impl KernelSymbols {
-    /// Parses the text of such a file. Other lines are ignored.
+    /// Parses the text of `/proc/kallsyms`. Lines that describe no function are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut symbols = Self::default();

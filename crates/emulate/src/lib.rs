@@ -13,7 +13,8 @@
 //! context, functions     layer, kind and direction of code, by the rules of its function
 //! tracker                the context of a processor by its call stack
 //! model                  caches and translation buffers, and their misses
-//! rows, structures       which counts are separate, and the kernel's structure at an address
+//! rows, structures       the rows for which misses are counted, and the kernel's structure at an
+//!                        address
 //! window                 the result
 //! recording              the accesses in a file
 //! card                   what a network card wrote, and the frames it moved

@@ -76,7 +76,8 @@ impl ModelParameters {
             .collect()
     }
 
-    /// The smallest number of sets of any first level. It determines which filter may be in front.
+    /// The smallest number of sets of any first level. A filter may drop repeated accesses before
+    /// they reach the caches only if it has no more indices than this.
     #[must_use]
     pub fn least_first_sets(&self) -> u32 {
         let sets = self
@@ -90,7 +91,7 @@ impl ModelParameters {
 /// Misses of one row in one configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// First level, by side.
+    /// First level, by [`Side`]: instructions and data.
     pub first: [u64; 2],
     /// Second level, by side.
     pub second: [u64; 2],
@@ -101,7 +102,7 @@ pub struct Misses {
 pub struct Outcome {
     /// Whether a first level or a translation buffer missed, so that a row's counts changed.
     pub missed: bool,
-    /// Whether a filter in front must be cleared.
+    /// Whether the caller must clear its filter of repeated accesses.
     pub purged: bool,
 }
 
@@ -245,7 +246,7 @@ impl Model {
         }
     }
 
-    /// A device wrote `line`. A filter in front must be cleared.
+    /// A device wrote `line`. The caller must clear its filter of repeated accesses.
     pub fn device_write(&mut self, line: Line) {
         for group in &mut self.groups {
             match self.parameters.device_writes {

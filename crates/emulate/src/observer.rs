@@ -21,8 +21,8 @@ const OWN_LINES: usize = 4;
 
 /// A block of code that the processor runs from its first to its last instruction.
 ///
-/// A block has the size of a cache line of the machine that runs the emulation, because all blocks
-/// of a kernel together do not fit into its caches.
+/// This structure has the size of one cache line of the machine that runs the emulation. The blocks
+/// of a whole kernel do not fit into that machine's caches, so one block must not use two lines.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Block {
@@ -36,7 +36,7 @@ pub struct Block {
     lines: [Line; OWN_LINES],
     #[expect(
         clippy::box_collection,
-        reason = "a pointer of eight bytes, so that a block is 64"
+        reason = "a pointer of eight bytes, so that a block has 64 bytes"
     )]
     further_lines: Option<Box<Vec<Line>>>,
 }
@@ -91,15 +91,15 @@ pub struct ObserverSettings {
     pub by: By,
     /// Whether accesses that cannot change a cache are left out of the recording.
     pub filters_recording: bool,
-    /// Instructions after which the emulator ends a processor's turn, for the report.
+    /// Instructions after which the emulator ends a processor's turn. It is only reported.
     pub turn_instructions: u64,
 }
 
 /// The caches, layers and counts of one processor of a running machine.
 ///
 /// The emulator reports each block, each load and store, each call and return, and each write of the
-/// network card. Lines are physical; the keys of repeated accesses are virtual, so that most accesses
-/// need no translation.
+/// network card. Lines have physical addresses. Repeated accesses are recognized by their virtual
+/// addresses, so most accesses need no translation.
 #[derive(Debug)]
 pub struct Observer {
     settings: ObserverSettings,
@@ -123,7 +123,7 @@ pub struct Observer {
     structures: Option<Structures>,
 }
 
-/// The row of data misses whose structure is not known yet, where structures are counted.
+/// If misses are counted by structure, the row of data misses whose structure is not known yet.
 const UNPLACED: usize = 0;
 
 impl Observer {
@@ -275,7 +275,7 @@ impl Observer {
         self.recorder.take().map_or(Ok(()), Recorder::finish)
     }
 
-    /// The first error of the recording, once.
+    /// The first error of the recording. The call clears it, so that it is reported once.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.recorder.as_mut()?.take_error()
     }
@@ -397,8 +397,8 @@ impl Observer {
         }
     }
 
-    /// A call instruction stored its return address. `calls_drivers` if its function calls network
-    /// drivers.
+    /// A call instruction stored its return address. `calls_drivers` is true if the function that
+    /// contains the instruction calls network drivers.
     #[inline]
     pub fn call(&mut self, address: u64, calls_drivers: bool) {
         if calls_drivers {
@@ -414,7 +414,7 @@ impl Observer {
         self.tracker.ret(address);
     }
 
-    /// A hardware entry stored for the first time.
+    /// The first store of the code at a hardware entry.
     pub fn interrupt_store(&mut self, address: u64) {
         self.tracker.interrupt_store(address);
     }
@@ -438,8 +438,8 @@ impl Observer {
         }
     }
 
-    /// Virtual addresses may be mapped differently now, but the processor still has its other
-    /// translations.
+    /// Some virtual addresses may be mapped differently now. The processor keeps its translations
+    /// of the others, so the model's translation buffers do not change.
     pub fn forget_addresses(&mut self) {
         self.clear_filters();
     }

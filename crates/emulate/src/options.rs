@@ -14,19 +14,19 @@ const TURN_INSTRUCTIONS: u64 = 20_000;
 /// The plugin's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// File for the results, a line of JSON a window.
+    /// File for the results, with one line of JSON for each window.
     pub out: PathBuf,
     /// File that the guest can read.
     pub work: Option<PathBuf>,
     /// The guest's `/proc/kallsyms`.
     pub symbols: Option<PathBuf>,
-    /// A file of rules before the compiled-in ones.
+    /// A file of rules that have priority over the compiled-in ones.
     pub rules: Option<PathBuf>,
     /// File that the guest can write.
     pub dump: Option<PathBuf>,
     /// File for the recording.
     pub record: Option<PathBuf>,
-    /// Whether the recording lacks accesses that cannot change a usual cache.
+    /// Whether the recording omits accesses that cannot change a cache of usual size.
     pub filters_recording: bool,
     /// The caches.
     pub model: ModelParameters,

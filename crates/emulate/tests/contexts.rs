@@ -147,8 +147,8 @@ fn the_return_from_an_interrupt_restores_what_it_interrupted() {
         Functions::new(KernelSymbols::parse(text), Rules::builtin().expect("valid"));
     let mut work = |address: u64| functions.at(address).1;
     let frame = 0xffff_c900_0001_0008;
-    // The first store is the number of the interrupt, or the return address of a call below an
-    // error code.
+    // The first store is the number of the interrupt, or the return address of a call. The return
+    // address is one word below the error code that the processor stored.
     for (entry, first_store) in [
         (0xffff_ffff_8100_0018, frame - 8),
         (0xffff_ffff_8100_0900, frame - 16),

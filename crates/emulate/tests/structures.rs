@@ -18,7 +18,7 @@ struct Types {
 const INTEGER: u32 = 1;
 
 impl Types {
-    /// A type of eight bytes, the first, for members.
+    /// Creates the types. Type 1 has eight bytes, and members may use it.
     fn new() -> Self {
         let mut types = Self {
             records: Vec::new(),
@@ -167,8 +167,8 @@ fn named(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
 #[test]
 fn an_object_of_a_slab_has_the_name_of_its_cache_and_its_own_lines() {
     let objects = DIRECT + 16 * 4096;
-    // The addresses are in the first object, in its second line, in the third line of the sixth
-    // object, and in an object that begins on the tail page.
+    // The four addresses: the first line of the first object, its second line, the third line of
+    // the sixth object, and the first line of an object that begins on the tail page.
     let addresses = [
         objects,
         objects + 64,

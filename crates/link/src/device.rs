@@ -16,8 +16,8 @@ use crate::error::{LinkError, OPEN_TUN};
 /// of 500 frames is 24 ms at 250 Mb/s. A host that sends a whole window at once needs more.
 const QUEUE_FRAMES: u32 = 10_000;
 
-/// Index of a column of /proc/net/dev, counted after the device's name. It counts frames that were
-/// dropped in sending.
+/// Index of the column of /proc/net/dev that counts frames dropped in sending. Index 0 is the first
+/// column after the device's name.
 const SEND_DROPS_COLUMN: usize = 11;
 
 /// An open device.

@@ -42,7 +42,7 @@ const IN_FLIGHT_BYTES: usize = IN_FLIGHT_FRAMES * BUFFER_BYTES;
 /// Number of frames read from one device before the other device is read.
 const BATCH_FRAMES: usize = 32;
 
-/// Shortest and longest time before a frame's due time at which the thread wakes to spin. A
+/// The thread wakes at least and at most this long before a frame is due, and then spins. A
 /// sleeping CPU of a virtual machine wakes in 100 us. A CPU that runs other threads needs a tenth
 /// of that.
 const LEAD_NS: RangeInclusive<u64> = 5_000..=200_000;

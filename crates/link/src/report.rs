@@ -8,7 +8,7 @@ use crate::schedule::Settings;
 /// Version of the report's layout.
 pub const SCHEMA: u32 = 1;
 
-/// A frame is late if its delivery is this much or more after its due time.
+/// A frame is late if its delivery is more than this after its due time.
 pub const LATE_US: f64 = 200.0;
 
 /// The delays of a link are exact enough if the median error is at most this, and the 99th

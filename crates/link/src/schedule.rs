@@ -180,7 +180,8 @@ fn nanoseconds(time_us: f64) -> u64 {
     (time_us * 1e3).round() as u64
 }
 
-/// A uniform number from 0 to below 1, of the 53 bits of a float.
+/// A uniform random number that is at least 0 and below 1. It has 53 random bits, as many as a
+/// float has.
 fn share(random: &mut Pcg64Mcg) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -102,7 +102,7 @@ impl PacketSocket {
     }
 
     /// Receives all waiting frames. Calls `each` with every frame, truncated to the size of a
-    /// buffer, and with its length.
+    /// buffer, and with the frame's length before truncation.
     ///
     /// # Errors
     /// The errors of recvmmsg(2).

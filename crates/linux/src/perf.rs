@@ -228,8 +228,8 @@ impl Mapping {
         let from = self.base.as_ptr().cast::<u8>();
         out.reserve(length);
         // SAFETY: the source is in the mapping, and the kernel does not write between tail and
-        // head. The destination has room, does not overlap the source, and its length grows only
-        // over what was written.
+        // head. The destination has room and does not overlap the source. Its new length includes
+        // only bytes that were written.
         unsafe {
             let end = out.as_mut_ptr().add(out.len());
             ptr::copy_nonoverlapping(from.add(start), end, length);

@@ -71,7 +71,7 @@ struct Timed<'a> {
     trace: Option<Trace>,
     /// Seconds of real time for the whole run, warm-up included.
     wall_s: f64,
-    /// Simulated packets, warm-up included, a second of real time.
+    /// Simulated packets per second of real time, warm-up included.
     packets_per_wall_s: f64,
 }
 

@@ -124,7 +124,8 @@ impl TimerWheel {
         let (level, slot, tick) = self.next_slot()?;
         let next_tick = match level {
             0 => tick,
-            // The start of the slot would wake the caller once more for each level below.
+            // If this returned the start of the slot, the caller would wake up once more for each
+            // finer level.
             _ => self.first_due_tick(level, slot).unwrap_or(tick),
         };
         Some(next_tick << TICK_SHIFT)

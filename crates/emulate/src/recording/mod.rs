@@ -12,9 +12,9 @@
 //! | `2` | a window that has ended: JSON of [`Facts`](crate::Facts) |
 //! | `3` | the end of the recording, without content |
 //!
-//! An event begins with a tag in bits 0 and 1 and a size in bits 2 and 3. The lowest four bits of
-//! its value are the upper four bits of this byte. The size determines whether 0, 1, 2 or 4 more
-//! bytes follow with the higher bits.
+//! The first byte of an event has a tag in bits 0 and 1 and a size in bits 2 and 3. Its upper four
+//! bits are the lowest four bits of the event's value. The size determines whether 0, 1, 2 or 4
+//! more bytes follow with the higher bits.
 //!
 //! | tag | value |
 //! |---|---|
@@ -27,7 +27,7 @@
 //! begins with line 0 and row 0, so chunks are independent.
 //!
 //! The filter drops accesses that can change neither a first level of at least 64 sets nor a
-//! translation buffer of at least 16 (see [`Filter`](perpacket_memory::Filter)).
+//! translation buffer of at least 16 sets (see [`Filter`](perpacket_memory::Filter)).
 
 mod read;
 mod write;
@@ -50,8 +50,9 @@ const DATA: u64 = 1;
 const ROW: u64 = 2;
 const OPERATION: u64 = 3;
 
-/// Bytes of an event by its size, and the bits of its value.
+/// Bytes of an event by its size.
 const LENGTHS: [usize; 4] = [1, 2, 3, 5];
+/// Bits of an event's value by its size.
 const VALUE_BITS: [u32; 4] = [4, 12, 20, 36];
 
 /// Events besides accesses.
@@ -67,7 +68,7 @@ pub enum Operation {
     Flush = 3,
     /// A device wrote the line of that number.
     DeviceLine = 4,
-    /// A device wrote that many lines after the last.
+    /// A device wrote the lines after the one that it wrote last. The argument is their number.
     DeviceLines = 5,
     /// A window's mark: see [`Mark`].
     Mark = 6,

@@ -74,8 +74,8 @@ impl Buffers {
         let place = usize::from(self.tail & (BUFFERS - 1));
         let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `place` is within the mapping of entries, which only this thread writes; the
-        // tail is an aligned u16 in the first entry that the kernel reads atomically.
+        // SAFETY: `place` is within the mapping of entries, which only this thread writes. The
+        // tail is an aligned u16 in the first entry, and the kernel reads it atomically.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(place);
             entry.set_addr(self.memory.as_ptr().add(offset) as u64);

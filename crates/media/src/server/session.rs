@@ -38,7 +38,7 @@ pub(super) struct Session {
     pub(super) ssrc: u32,
     pub(super) sender: Sender,
     pub(super) state: State,
-    /// Packets lost by the last receiver report.
+    /// Lost packets according to the last receiver report.
     pub(super) reported_lost: u64,
     /// Whether the file shrank while it was sent.
     pub(super) cut_short: bool,

@@ -132,8 +132,8 @@ fn without_a_buffer_every_packet_has_a_read_and_none_is_read_ahead() {
         for sent in 0..packets {
             receive(&socket, STREAM, 7 * sent, 1);
             if buffering == Buffering::Unbuffered {
-                // A later report has at least the packets that were sent when the reads were
-                // counted.
+                // The packets are counted after the reads. So they include all packets that were
+                // sent when the reads were counted.
                 let reads = server.report().reads;
                 let sent = server.report().packets;
                 assert!(reads <= sent + 1, "{reads} reads of {sent} packets");

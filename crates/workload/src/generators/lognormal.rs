@@ -9,10 +9,11 @@
 //!
 //! The defaults were fitted to a 16.8 % sample of day 6 of the 1998 World Cup logs (199,993
 //! requests), cut into sessions by the fifteen-second rule. The workload has the sample's spread of
-//! sizes, correlation of responses within a session and of sessions within a client, and
-//! popularity. Workload W, sampled in the same way, has 2.5 requests a connection. Its shorter half
-//! has 9.1 % of the packets, and its longest tenth has 57 %. The sample has 2.33 requests, 8.7 %
-//! and 62.7 %, because it has more files above 1 MB than a lognormal distribution.
+//! sizes and popularity of objects. It also has the sample's correlations of responses within a
+//! session, and of sessions within a client. Workload W, sampled in the same way, has 2.5 requests
+//! a connection. Its shorter half has 9.1 % of the packets, and its longest tenth has 57 %. The
+//! sample has 2.33 requests, 8.7 % and 62.7 %, because it has more files above 1 MB than a
+//! lognormal distribution.
 
 use serde::{Deserialize, Serialize};
 
