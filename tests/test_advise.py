@@ -292,7 +292,7 @@ def test_an_idle_server_is_not_judged() -> None:
     assert {"49 samples" in one.reason for one in report.not_applicable} == {True}
     text = "\n".join(shown.lines(report, 300))
     assert "No change was judged" in text
-    assert "profile beside a load" in text
+    assert "profile while a load runs" in text
 
 
 def test_samples_of_idle_processors_are_no_samples_of_a_layer() -> None:

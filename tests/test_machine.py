@@ -111,7 +111,7 @@ def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None
         ({"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, "no control"),
         (
             {"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/cpu.max": "150000 100000"},
-            "the time of 1.5 processors",
+            "limited to the time of 1.5 processors",
         ),
         (
             {
@@ -119,7 +119,7 @@ def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None
                 "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us": "50000",
                 "sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us": "100000",
             },
-            "the time of 0.5 processors",
+            "limited to the time of 0.5 processors",
         ),
         (
             {

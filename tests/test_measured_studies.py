@@ -437,7 +437,7 @@ ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
         (["tr05-450", "--trace", "a=absent.log"], "absent.log"),
         (["tr05-450", "--trace", "a.log", "--trace", "b.log"], "a.log: expected NAME=FILE"),
         (["tr05-450", "--trace", "a=x", "--trace", "a=y"], "two logs have this name"),
-        (["breakdown", "--trace", f"a={__file__}"], "no traces by name"),
+        (["breakdown", "--trace", f"a={__file__}"], "accepts no --trace NAME=FILE"),
         (["tr05-450", "--testbed", "ssh"], "testbed.server_host"),
     ],
 )

@@ -37,8 +37,8 @@ def info(
 
     Returns a dictionary with the keys
 
-    - `format`, `requests`, `rejected` and `rejects`: accepted and rejected lines or records, the
-      latter listed as `{line, reason}`, at most 100,000 of them;
+    - `format`, `requests` (the number of accepted lines or records), `rejected` (the number of
+      rejected ones) and `rejects` (the rejected ones as `{line, reason}`, at most 100,000);
     - `clients`, `objects`, `bytes` (a missing size counts 0), `first_time` and `last_time`
       (ISO 8601, UTC), `peak_per_s` (most requests in one second), `status` (requests by code);
     - `sessions`, `requests_per_session` (`mean`, `median`) and `session_packets`
@@ -47,7 +47,8 @@ def info(
     - `session_curve`, only with `curve`: a list of 101 points in steps of a hundredth. `sessions`
       is the share of sessions, beginning with those of the fewest packets; `packets` and `bytes`
       are the shares of these sessions (OSDI 2006, figure 4);
-    - `check`: further values of the World Cup's official summaries, times in Unix seconds.
+    - `check`: the other values that the official summaries of the World Cup logs have, computed
+      from this trace, with times in Unix seconds.
 
     Values that need a request are `None` in a trace without requests.
 

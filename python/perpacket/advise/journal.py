@@ -3,8 +3,8 @@
 A session owns the journal. It starts the guardian, a separate process that undoes everything when
 the session's process ends for any reason. If both are killed, `perpacket trial --undo` reads the
 journal. For each setting, the journal has the value before the trial and the value of the trial. At
-any moment the setting has one of the two, or parts of both if it is written part by part. Somebody
-else has set any other value, and this value is not changed.
+any moment the setting has one of the two, or parts of both if it is written part by part. If it has
+any other value, somebody else has set this value, and the trial does not change it.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Session:
         write(self.file, replace(self.journal, steps=tuple(kept)))
 
     def check_guardian(self) -> None:
-        """Raise `RunFailed` if the guardian has ended, which would undo a killed trial."""
+        """Raise `RunFailed` if the guardian has ended: nothing would undo a killed trial."""
         if self.guardian.poll() is not None:
             raise RunFailed(
                 "the guardian of the trial has ended; the trial undoes its changes", "try again"
@@ -289,7 +289,7 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
     write(file, own)
     own_places = [setting.place for setting, _ in changes]
     for setting, _ in changes:
-        # The process that named the namespace may end during the trial.
+        # The file of the namespace may belong to a process that ends during the trial.
         setting.place = setting.place.pinned()
     session = Session([setting for setting, _ in changes], file, own, guardian, own_places)
     try:

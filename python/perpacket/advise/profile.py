@@ -119,7 +119,7 @@ class Profile:
             return ""
         return (
             f"only {self.path_samples} samples on the packet's path, expected {LEAST_SAMPLES} or "
-            "more: profile beside a load, or longer (--duration)"
+            "more: profile while a load runs, or longer (--duration)"
         )
 
     def _busy(self) -> Sequence[Stack]:
@@ -138,7 +138,7 @@ class Profile:
         return Part(share * self.busy_samples, self.path_samples)
 
     def part_of(self, bound: Bound) -> Part:
-        """The samples that a bound of the catalogue names."""
+        """The samples of the part of the profile that a change of the catalogue can reduce."""
         if bound.frames:
             return self.chains(bound.frames, bound.process, bound.own_code)
         return self.cells(bound.layers, bound.kinds)

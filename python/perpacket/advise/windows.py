@@ -318,7 +318,7 @@ def _number(value: object) -> float:
 
 
 def limits_of(place: Place, pid: int | None) -> list[str]:
-    """Sentences on the limits of an interface, and on the programs that count without `pid`."""
+    """Sentences on the limits of an interface and, without `pid`, on which programs are counted."""
     found = [] if pid is not None else [NO_SERVER]
     if not place.interface:
         return found
@@ -327,6 +327,6 @@ def limits_of(place: Place, pid: int | None) -> list[str]:
         return found
     return [
         *found,
-        f"{name} is no network card: there are no interrupts of a card, no DMA, and no wire, and "
-        "copied packets stay on this machine",
+        f"{name} is no network card: there are no interrupts of a card, no DMA and no wire; "
+        "packets are copied and stay on this machine",
     ]

@@ -2,9 +2,10 @@
 
 A profile is one document of `perpacket profile`, or the windows that `--every` prints. Intervals
 need windows. A short window may have no sample of a small layer. Therefore consecutive windows are
-added up to groups: to the largest number in `GROUPS` with which every group has samples. Groups
-follow each other in time, so the interval uses the number of independent groups. The intervals of
-layers and of kinds are corrected for their number (Bonferroni).
+added up to groups. The number of groups is the largest in `GROUPS` with which every group has
+samples. Groups follow each other in time, so neighbours may be alike. Therefore the interval uses
+the number of independent groups. The intervals of layers and of kinds are corrected for their
+number (Bonferroni).
 """
 
 from __future__ import annotations
@@ -134,7 +135,8 @@ def compare(
     """
     if paired and len(first) != len(second):
         raise ConfigurationError(
-            f"--paired: A has {len(first)} windows and B has {len(second)}; expected as many",
+            f"--paired: A has {len(first)} windows and B has {len(second)}; expected the same "
+            "number",
             parameter="--paired",
         )
     measure = common_measure(first, second)
@@ -245,7 +247,7 @@ def quotient(windows: Sequence[Window], above: Count, below: Count) -> float:
 
 
 def number(window: Window, *path: str) -> float:
-    """A number of a window; 0 if it lacks it."""
+    """A number of a window; 0 if the window does not have it."""
     found: object = window
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -263,9 +265,10 @@ def requests(window: Window) -> float:
 
 
 def amount(measure: str, *path: str) -> Count:
-    """A function for the whole cost of a part of a window, such as `layers`, `tcp`.
+    """A function that returns the cost of a part for all packets of a window.
 
-    The function multiplies the part's cost of a packet by the packets.
+    `path` names the part, such as `layers`, `tcp`. The function multiplies the part's cost of a
+    packet by the number of packets.
     """
     return lambda window: number(window, *path, f"{measure}_per_packet") * packets(window)
 

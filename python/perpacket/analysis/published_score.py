@@ -67,9 +67,10 @@ def _typical_distance(rows: Sequence[Comparison]) -> str:
 
 
 def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Every published value that does not agree: held-out values first, then by distance.
+    """Every published value that does not agree: first those that were not used to calibrate.
 
-    A change in the opposite of the published direction comes before all distances.
+    In both groups, changes opposite to the published direction come first. The other values follow
+    by distance, the largest first.
     """
     missed = [row for row in comparisons if row.verdict in MISSED]
     return sorted(

@@ -122,8 +122,8 @@ def emulate(
     frames: Annotated[
         int,
         typer.Option(
-            help="Packets to count, sent and received; counting ends with the burst of the last "
-            "one."
+            help="Packets to count, sent and received. A few more are counted if the card moves "
+            "several at once."
         ),
     ] = 10_000,
     warmup_frames: Annotated[
@@ -134,7 +134,9 @@ def emulate(
     ] = 0,
     variants: Annotated[
         int,
-        typer.Option(help="Number of runs, each with another phase and memory layout."),
+        typer.Option(
+            help="Number of runs, each with another start of the window and memory layout."
+        ),
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the load and the memory layout.")] = 1,
     by: Annotated[

@@ -28,8 +28,8 @@ BLOCKS = tuple(range(1, 13))
 DURATION_S = 0.4
 WARMUP_S = 0.1
 """Each point has twelve short windows, in random order within blocks. Three windows of two seconds
-would take the same time. But a disturbance of one second affects one window, which would be a third
-of the data instead of a twelfth."""
+would take the same time. But a disturbance of one window would then affect a third of the data
+instead of a twelfth."""
 
 PROFILING = "perf_cpu_wide"
 """The capability that layers need."""

@@ -4,8 +4,9 @@ Two processors take turns (`thread=single`), a guest nanosecond is one instructi
 idle time is skipped (`sleep=off`), so the guest's time does not depend on this machine. Two e1000
 cards share a hub inside the QEMU process, so no frame leaves the process.
 
-QEMU's work, counts and messages are files in this process's memory, which disappear when this
-process ends. The kernel kills QEMU when the thread that started it ends for any reason.
+The guest's commands (`work`), the plugin's counts, the console's output and QEMU's messages are
+files in this process's memory, which disappear when this process ends. The kernel kills QEMU when
+the thread that started it ends for any reason.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ OPTIONS = (
 """The hardware. A snapshot is only valid for the hardware with which it was made."""
 
 PR_SET_PDEATHSIG = 1
-"""Sets the signal at the death of the parent's thread, of include/uapi/linux/prctl.h."""
+"""Sets the signal that a process receives when the thread that started it ends
+(include/uapi/linux/prctl.h)."""
 
 POLL_S = 0.02
 SETTLED_STATES = ("completed", "failed", "cancelled")
@@ -57,7 +59,7 @@ MESSAGE = "perpacket-emulate: "
 REFUSED = "Could not load plugin"
 """The beginning of QEMU's message if it does not accept a plugin (plugins/loader.c)."""
 
-MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits those at once"
+MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits how many run at once"
 
 _libc = ctypes.CDLL(None)
 

@@ -268,7 +268,7 @@ def layer_kinds(variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
 
 
 def functions(settings: Settings, variants: Sequence[Variant]) -> list[dict[str, Any]]:
-    """The functions with most misses of the last second level, and their costs."""
+    """The functions with most misses in the last of the second-level caches, and their costs."""
     place = configurations(settings) - 1
     totals: dict[str, float] = {}
     layers: dict[str, str] = {}
@@ -299,13 +299,14 @@ def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
     found = list(LIMITS)
     found.append(
         f"the processors take turns of {settings.turn_instructions:,} instructions: results can "
-        "depend on this number, so compare others"
+        "depend on this number, so compare them with those of other numbers"
     )
     if len(variants) == 1:
         found.append("one variant has no interval: use --variants 5")
     else:
         found.append(
-            f"intervals are over {len(variants)} variants of phase and layout of the same scenario"
+            f"intervals are over {len(variants)} variants of the same scenario, each with another "
+            "start of the window and memory layout"
         )
     if settings.scenario.offloads:
         found.append("with offloads, one packet that the driver sends can be several frames")

@@ -1,4 +1,4 @@
-"""Finds the machine of some options, prepares it if needed, runs it, and reports."""
+"""Finds the machine that the options describe, prepares it if needed, runs it, and reports."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ WEB_BYTES = 10_240
 
 WARMUP_FRAMES = 4000
 WARMUP_FRAMES_PER_CONNECTION = 12
-"""Frames before the window for each connection, in which TCP's window grows and caches fill."""
+"""Frames for each connection before counting begins, while TCP's window grows and caches fill."""
 
 TURN_INSTRUCTIONS = 20_000
 SOCKET_BUFFER_BYTES = 32_768
@@ -101,7 +101,7 @@ class Memory:
     policy: Policy = "non-inclusive"
     next_line: bool = False
     tlb_entries: int = 0
-    """Entries of each translation cache, fully associative up to four ways; 0 for none."""
+    """Entries of each translation cache, in sets of four; 0 for none."""
     dma: Dma = "invalidate"
 
     @classmethod
@@ -157,7 +157,7 @@ class Settings:
     warmup_frames: int = 0
     """Frames before counting begins; 0 for a number that grows with the connections."""
     variants: int = VARIANTS
-    """The number of runs, each with another phase and another memory layout."""
+    """The number of runs, each with another start of the window and another memory layout."""
     turn_instructions: int = TURN_INSTRUCTIONS
     """Instructions of one processor before the other processor runs."""
     seed: int = 1

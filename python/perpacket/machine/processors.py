@@ -139,7 +139,7 @@ def quota(files: Files) -> Capability:
                 least = allowed if least is None else min(least, allowed)
     if least is None:
         return QUOTA.result(True, "no control group limits processor time")
-    return QUOTA.result(False, f"the time of {least:g} processors")
+    return QUOTA.result(False, f"limited to the time of {least:g} processors")
 
 
 def folders_of(controllers: str, path: str) -> list[str]:

@@ -45,9 +45,9 @@ def gain_of_cheaper_part(
 
     `cost` is the part's new cost as a fraction of its cost now, from 0 to 1. The network's share
     leaves the host too. Shares are fractions of busy CPU time. Section 5.2 of *Communication
-    Breakdown* halves the cost of perl in SlashCode. The gain that it prints, 62.5 %, follows from
-    perl at 75 % and the network at 1 % of the time. But its text states 75 % of httpd's time and at
-    most 56 % of all time, from which a gain of 40.8 % follows.
+    Breakdown* halves the cost of perl in SlashCode. The gain that it prints, 62.5 %, follows if
+    perl takes 75 % and the network 1 % of the time. But by its text, perl takes 75 % of httpd's
+    time, which is at most 56 % of all time. From this a gain of 40.8 % follows.
     """
     part = numbers("part share", part_share, high=1.0)
     network = numbers("network share", network_share, high=1.0)
@@ -93,8 +93,10 @@ def offload(
     - `sigma`: wire ratio, share of the wire that the host fills without offload; with 0 the wire is
       never the limit, above 1 it is the limit without offload
 
-    With the host's limit without offload as unit, 1/((a+o)X), a/o = gamma, alpha = Y/X,
-    sigma = 1/B:
+    In the symbols of the source, a and o are the application's and the communication work for a
+    unit of data, X and Y the times of host and NIC for a unit of work, and B the wire's bandwidth.
+    The unit of throughput is the host's limit without offload, 1/((a+o)X). So gamma = a/o,
+    alpha = Y/X and sigma = 1/B:
 
         without = min(1/sigma, 1)
         with    = min(1/sigma, (gamma+1)/(gamma+1-p), (gamma+1)/(p beta alpha))

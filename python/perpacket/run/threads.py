@@ -16,7 +16,7 @@ class ThreadExecutor:
     """Runs jobs in threads of this process. Jobs need not be pickled; a crash ends all runs."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """At most `workers` threads, as `checked_workers`."""
+        """At most `workers` threads; `checked_workers` checks the number and has the default."""
         self.workers = checked_workers(workers)
         self._lock = threading.Lock()
         self._active: list[Run] = []

@@ -164,7 +164,7 @@ class StudyFile(Table):
     levels: dict[str, Scalar] = Field(default_factory=dict)
     """The level of each factor in experiments that do not vary the factor."""
     labels: dict[str, dict[str, Scalar]] = Field(default_factory=dict)
-    """For a factor, the level in the results by the level in this file."""
+    """For each factor, the levels in this file, each with its name in the results."""
     when: list[Rule] = Field(default_factory=list)
     without: list[Condition] = Field(default_factory=list)
     """Combinations of levels that the study leaves out."""
@@ -172,8 +172,9 @@ class StudyFile(Table):
     lists: dict[str, list[dict[str, str | bool | int | float | dict[str, Scalar]]]] = Field(
         default_factory=dict
     )
-    """Lists of entries; an entry has the values of `{word}`. The key `each` of a figure or contest
-    names lists, and the study has one figure or contest for each combination of their entries."""
+    """Lists of entries. An entry is a table of words, and of the values that replace `{word}` in a
+    figure or contest. The key `each` of a figure or contest names lists, and the study has one
+    figure or contest for each combination of their entries."""
     figure: list[FigureTable] = Field(default_factory=list)
     contest: list[ContestTable] = Field(default_factory=list)
     published: list[PublishedRow] = Field(default_factory=list)

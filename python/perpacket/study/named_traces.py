@@ -20,7 +20,7 @@ SYNTHESIZED = "synthesized"
 """The label of the factor's level without a log."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Allowed names of logs. The name of a point begins with it, and is part of file names."""
+"""Allowed names of logs. A point's name begins with its log's name, and is part of file names."""
 
 HINT = "as --trace world-cup=wc.log --trace nasa=nasa.log"
 
@@ -41,7 +41,8 @@ def with_traces(file: StudyFile, traces: Mapping[str, str]) -> StudyFile:
     """The study with a log for each name; raises `ConfigurationError` if it replays no trace."""
     if not any(FACTOR in each.levels for each in file.experiment):
         raise ConfigurationError(
-            f"study {file.name} has no traces by name: `--trace FILE` replaces its trace, if any",
+            f"study {file.name} accepts no --trace NAME=FILE: `--trace FILE` replaces its trace, "
+            "if any",
             parameter="--trace",
             value=", ".join(traces),
         )

@@ -1,4 +1,4 @@
-"""The file of a document's figures, with which a study is compared.
+"""The file of a document's published numbers (`[[figure]]`), with which a study is compared.
 
     source = "H. Kim and S. Rixner, Connection Handoff Policies, OSDI 2006"
 
@@ -13,13 +13,13 @@
     calibration = true
 
 `configuration` is the name of a point. A figure has a `value`, or a `min`, a `max` or both.
-`resolution` is the step of the last printed digit; the default is the last digit in the file.
+`resolution` is the step of the last printed digit; by default that of the last digit in the file.
 `judged = "direction"` compares only the sign of a change: `min = 0` is a rise, `max = 0` a fall.
 `conclusion` is a sentence of the document that the figure supports, without a full stop.
 
 `[[place]]` names a table, figure or section of the document: its `name` as `Figure 5`, its `title`,
 the titles of the study's `charts` that draw it, and the `reason` why the study shows nothing of it
-or only a part. A place needs a published figure, a chart or a reason.
+or only a part. A place needs a published number, a chart or a reason.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PublishedFile(BaseModel):
 
     @model_validator(mode="after")
     def has_something_of_every_place(self) -> PublishedFile:
-        """Check that each place has published figures, charts, or the reason why it has neither."""
+        """Check that each place has published numbers, charts, or the reason why it has neither."""
         named = {name for row in self.figure for name in places_in(row.where)}
         for place in self.place:
             if place.name not in named and not place.charts and not place.reason:
@@ -146,7 +146,7 @@ def rows_about(
 
 
 def places_of(rows: Sequence[PlaceRow], charts: Collection[str]) -> tuple[Place, ...]:
-    """The places as `Place`, in the file's order; `charts` are the titles of the study's figures.
+    """The places as `Place`, in the file's order; `charts` are the titles of the study's charts.
 
     Raises `ConfigurationError` naming a place with a chart that the study does not have.
     """
@@ -159,7 +159,7 @@ def places_of(rows: Sequence[PlaceRow], charts: Collection[str]) -> tuple[Place,
 def places_in(where: str) -> list[str]:
     """The tables and figures in `where`, or else its sections.
 
-    `Figure 4` of `3.3, Figure 4`; `Section 5.1` of `5.1`.
+    `3.3, Figure 4` has `Figure 4`, and `5.1` has `Section 5.1`.
     """
     named = re.findall(r"(?:Table|Figure) [\w.]*\w", where)
     return named or [f"Section {each}" for each in re.split(r"[,;] *", where)]

@@ -68,7 +68,7 @@ class Rules:
         return value
 
     def check(self, value: str) -> None:
-        """Raise an error for a value that is not a number, and without the rights."""
+        """Raise an error if the value is not a number, rights are missing or the table exists."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
         # This read fails without the right to write.
@@ -109,7 +109,7 @@ class Rules:
         return None
 
     def record(self) -> dict[str, str]:
-        """The table that opens the setting again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": "nft-rules"}
 
 
@@ -124,7 +124,8 @@ def _count(tables: Any) -> int:
         if rule.get_attr("NFTA_RULE_TABLE") == TABLE
     ]
     counts = {own.count(hook) for hook in HOOKS.values()}
-    # If somebody else added a rule, the hooks differ or there is another chain.
+    # If somebody else added a rule, the hooks have different numbers or a rule is in another
+    # chain.
     return max(counts) if len(counts) == 1 and len(own) == 2 * max(counts) else len(own)
 
 

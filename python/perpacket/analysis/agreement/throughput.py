@@ -74,7 +74,7 @@ def bound(rows: Rows, method: str, names: Mapping[int, str], level: int) -> Meth
 
 
 def _why_methods_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: int) -> str:
-    """The assumption that the two machines violate most likely."""
+    """The assumption that most likely does not hold for the two machines."""
     of_measured = names[MEASURED]
     both = [rows.get(of_measured.get(n, ""), {}) for n in (min(of_measured, default=0), level)]
     client_idle = min(costs.mean_of(runs, lambda row: number(row, "client_idle")) for runs in both)
@@ -87,7 +87,10 @@ def _why_methods_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], leve
         _growth(rows, names[method], level, "measured" if method == MEASURED else "simulated")
         for method in METHODS
     ]
-    return f"that caches and kernels are alike: a request costs {' and '.join(changes)}"
+    return (
+        "that caches and kernels are alike: the cost of a request changes by "
+        f"{' and '.join(changes)}"
+    )
 
 
 def _growth(rows: Rows, names: Mapping[int, str], level: int, method: str = "") -> str:

@@ -81,8 +81,7 @@ class Program(Table):
     path exists."""
     log: str = ""
     """The file in the application's folder to which the program writes errors; if empty, the
-    program
-    writes them to standard error."""
+    program writes them to standard error."""
 
 
 class Option(Table):
@@ -116,7 +115,7 @@ class Application(Component):
 
     title: str
     stands_for: str = ""
-    """The application of a document that this application replaces."""
+    """The application of a published document in whose place this application is used."""
     uses: list[str] = Field(default_factory=list)
     """Components of the library. Their packages, steps and programs precede the application's."""
     warmup_s: float = Field(default=8, ge=0, le=600)

@@ -3,10 +3,10 @@
     host 0  net0 --- port0  router  port2 --- net0  host 2
     host 1  net0 --- port1          port3 --- net0  host 3
 
-Each host has a network of its own, joined to the router by a veth pair for wire frames. Routes
-and neighbours are static, so that only the frames of the experiment cross the router. Behind each
-host is an inner network with an address of the host. No static route leads there: a routing
-protocol must spread it.
+Each host has a network of its own, joined to the router by a veth pair without offloads, so that
+frames are like those on a wire. Routes and neighbours are static, so that only the frames of the
+experiment cross the router. Behind each host is an inner network with an address of the host. No
+static route leads there: a routing protocol must spread it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ NETWORK_BITS = 24
 
 ROUTER_SYSCTLS = {
     "net.ipv4.ip_forward": "1",
-    # A router must send every error message that the rules require.
+    # Otherwise the kernel sends only some of the errors that a router must send.
     "net.ipv4.icmp_ratemask": "0",
 }
 
 WHOLE_FRAMES = (
-    "The hosts' and the router's devices are veth pairs without offloads, for wire frames with "
-    "checksums from the hosts; the path has no NIC driver and no wire."
+    "The hosts' and the router's devices are veth pairs without offloads: frames are like those "
+    "on a wire, and the hosts compute the checksums; the path has no NIC driver and no wire."
 )
 SHARED_PROCESSORS = (
-    "All end hosts share the clients' processors: with many flows they may be the limit before the "
-    "router is."
+    "All end hosts share the clients' processors: with many flows these processors may be the "
+    "limit before the router is."
 )
 
 STEER = """

@@ -1,4 +1,4 @@
-"""The chart of changes: the cost of a unit of work with each change over the cost without it."""
+"""The chart of changes: the ratio of the cost of a unit of work with a change to that without."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from perpacket.study.point import Point
 
 LOGARITHMIC_FROM_RATIO: Final = 50.0
-"""The x axis is logarithmic from this ratio of largest to smallest x on."""
+"""The x axis is logarithmic if the largest x is at least this multiple of the smallest."""
 
 LOGARITHMIC_Y_FROM_RATIO: Final = 100.0
-"""The y axis is logarithmic from this ratio of largest to smallest y on."""
+"""The y axis is logarithmic if the largest y is at least this multiple of the smallest."""
 
 WIDEST_BAND: Final = 3.0
 """Bands are cut at this multiple of the largest value."""
@@ -89,7 +89,7 @@ def _several_columns(figure: Figure, analysis: Analysis) -> Plot | None:
 
 
 def relative_curves(figure: Figure, analysis: Analysis) -> Plot | None:
-    """The ratios of quantities to one level of an axis, with published changes as marks."""
+    """The ratios of quantities to their values at one level, with published changes as marks."""
     points = figure_points(analysis.study, figure)
     found = relative.lines(figure, points, analysis.estimates, analysis.comparisons)
     records = [
@@ -102,7 +102,7 @@ def relative_curves(figure: Figure, analysis: Analysis) -> Plot | None:
         for step in line.steps
     ]
     ends = [f"{line.title}: {number(line.steps[-1].ratio.value)}" for line in found]
-    description = f"The last level over the first: {'; '.join(ends)}."
+    description = f"The ratio of the last level to the first: {'; '.join(ends)}."
     return _plot(records, figure, analysis.terms, description)
 
 

@@ -96,7 +96,7 @@ class StudyRun:
                 *map(markup.paragraph, parts),
                 markup.bullet_list(found),
                 markup.report_table(tables.means_table(self.analysis)),
-                markup.paragraph(f"Charts, by plot(): {'; '.join(self.figures)}"),
+                markup.paragraph(f"plot() draws these charts: {'; '.join(self.figures)}"),
             )
         )
 
@@ -159,7 +159,7 @@ class Comparisons(Sequence["Comparison"]):
 
 @dataclass(frozen=True)
 class TwoRuns(Sequence["Ratio"]):
-    """The second of two runs over the first, by quantity and point."""
+    """The ratios of the second of two runs to the first, by quantity and point."""
 
     compared: RunComparison
 
