@@ -31,11 +31,12 @@ from perpacket.measure.hosts import contract as hosts
 from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.record import own_name
-from perpacket.measure.media import caches, disk, gstreamer, memory, programs
+from perpacket.measure.media import disk, gstreamer, memory, programs
 from perpacket.measure.media import summary as media_summary
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.runner import MediaRunner, check_commands, impossible
 from perpacket.measure.plan import RunPlan, validated
+from perpacket.measure.summary import cache_misses
 from perpacket.run import measured_runs, start
 from perpacket.show import html
 from perpacket.study import library
@@ -137,11 +138,13 @@ def test_misses_of_both_levels_are_rates_where_they_are_counted() -> None:
         },
     }
     # 500 packets a second; a miss of the last level reads a line of 64 bytes.
-    assert caches.counted(profile) == {
+    assert cache_misses(profile) == {
+        "cache_misses_per_packet": 1.0,
+        "cache_misses_per_s": 500.0,
         "l1d_misses_per_s": 2000.0,
         "memory_read_mbytes_per_s": 0.032,
     }
-    assert caches.counted({**profile, "layers": {"ip": {"cpu_s": 1.0}}}) == {}
+    assert cache_misses({**profile, "layers": {"ip": {"cpu_s": 1.0}}}) == {}
 
 
 def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(

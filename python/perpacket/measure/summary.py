@@ -30,8 +30,11 @@ KERNEL_MODULES = {
 }
 """The module of each of these layers; the other layers of the kernel are the module `kernel`."""
 
-MISSES = "llc_misses_per_packet"
-"""The profiler's count of last-level cache misses, by layer."""
+LEVEL_1, LAST_LEVEL = "l1d_misses_per_packet", "llc_misses_per_packet"
+"""The profiler's counts of cache misses, by layer."""
+
+LINE_BYTES = 64
+"""The unit in which a cache reads memory, on x86-64 and almost all ARMv8 processors."""
 
 GROUPS = ("kinds", "regions", "categories", "modules", "host_stack")
 """The profile's ways to divide the same samples, besides layers."""
@@ -93,19 +96,30 @@ def frames(profile: Answer) -> float:
 
 
 def cache_misses(profile: Answer) -> dict[str, object]:
-    """Last-level misses of all layers; empty where no PMU counted them."""
-    layers = profile.get("layers")
-    costs = layers.values() if isinstance(layers, Mapping) else ()
-    found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]
-    counted = [number(value) for value in found if value is not None]
-    if not counted:
-        return {}
+    """Misses of the level-1 data cache and of the last level, and the memory that the latter read.
+
+    A profile samples one of the two at most. What no PMU counted is absent. Prefetches and
+    write-backs are no part of the memory read.
+    """
+    found: dict[str, object] = {}
     window_s = number(profile.get("window_s", 0))
-    misses = sum(counted)
-    return {
-        "cache_misses_per_packet": misses,
-        "cache_misses_per_s": misses * frames(profile) / window_s if window_s else None,
-    }
+    per_s = frames(profile) / window_s if window_s else None
+    level_1, last_level = (_of_all_layers(profile, event) for event in (LEVEL_1, LAST_LEVEL))
+    if level_1 is not None:
+        found["l1d_misses_per_s"] = per_s and level_1 * per_s
+    if last_level is not None:
+        found["cache_misses_per_packet"] = last_level
+        found["cache_misses_per_s"] = per_s and last_level * per_s
+        found["memory_read_mbytes_per_s"] = per_s and last_level * per_s * LINE_BYTES / 1e6
+    return found
+
+
+def _of_all_layers(profile: Answer, event: str) -> float | None:
+    """The events per packet of all layers; `None` if none was counted."""
+    costs = numbers(profile.get("layers")).values()
+    counted = [numbers(cost).get(event) for cost in costs]
+    found = [number(value) for value in counted if value is not None]
+    return sum(found) if found else None
 
 
 def profile_doubts(profile: Answer, client_idle: float, group: str, name: str) -> dict[str, bool]:

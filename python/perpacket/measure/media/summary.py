@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perpacket.errors import RunFailed
-from perpacket.measure.media import caches
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import MIB
 from perpacket.measure.programs import Answer
@@ -77,7 +76,6 @@ def summarize(plan: MediaPlan, reports: MediaReports) -> dict[str, object]:
     result: dict[str, object] = {
         **clients,
         **_server(reports),
-        **caches.counted(reports.profile),
         "server_idle": reports.server_idle,
         "client_idle": reports.client_idle,
         "read_delay_ms": reports.read_delay_ms,
