@@ -167,7 +167,7 @@ def test_every_figure_names_existing_quantities(name: str) -> None:
 def test_experiments_are_selected_by_name() -> None:
     study = library.find("tr05-450", only=("packet-rate",))
     assert [point.factors["rate_mbps"] for point in study.points] == list(range(100, 1000, 100))
-    assert {figure.x for figure in study.figures} == {"rate_mbps"}
+    assert {figure.x for figure in study.figures} == {"rate_mbps", "point"}
     with pytest.raises(ConfigurationError, match="--only seven"):
         library.find("tr05-450", only=("seven",))
     with pytest.raises(ConfigurationError, match="only one length, so --full has no effect"):
@@ -306,6 +306,7 @@ class ProfiledRun(FakeRun):
             "layers": layers,
             "interrupts": {"per_packet": 0.5},
             "packets_per_s": 500.0 * connections,
+            "goodput_mbps": float(self.point.factors["rate_mbps"] or 5000),
             "server_idle": 0.2,
             "requests_per_s": 100.0 * connections,
             "content_mbps": 10.0 * connections,
@@ -343,6 +344,17 @@ def test_misses_are_drawn_and_compared_where_the_machine_counts_them(tmp_path: P
     chart = drawn["Other misses per packet by connections: TCP"]
     assert "dtlb" in chart
     assert "l1i" not in chart
+
+
+def test_a_sender_without_a_rate_shows_the_limit_of_the_path(tmp_path: Path) -> None:
+    study = library.find("tr05-450", "quick", only=("packet-rate", "path"))
+    runner = ProfiledRunner(lambda *_: None)
+    directory = start.run(
+        replace(study, runner=runner, measured_runner=runner), tmp_path / "run", seeds=(1, 2)
+    )
+    limits = analyze(directory.study(), directory).limits
+    (carried,) = (text for text in limits if "path and sender carry" in text)
+    assert carried.startswith("Bulk-1c-unlimited: path and sender carry 5,000")
 
 
 @pytest.fixture
@@ -468,6 +480,8 @@ def test_logs_by_name_replace_the_synthesized_trace() -> None:
         assert f"Time to a response of the web server, trace, {log}" in titles
         assert f"Cost of a segment by layer: web server, trace, {log}" in titles
     assert len(titles) == len(set(titles)) > len(plain.figures)
+    drawn = next(place.charts for place in study.places if place.name == "Figure 2")
+    assert f"Throughput of the web server, trace, {log}" in drawn
     # The run directory stores the study with its logs.
     stored = load.of_text(study.definition, Path("study.toml"))
     assert stored.points == study.points

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use perpacket_profiler::settings::Events;
 use perpacket_profiler::{End, ProfileError, Profiler, Report, Settings, probe};
 use quiet::Verdict;
 use rustix::time::{ClockId, clock_gettime};
@@ -331,6 +332,29 @@ fn folded_stacks_name_programs_and_kernel_functions() {
         text.lines().any(|line| line.contains("machine::burn")),
         "{text}"
     );
+}
+
+#[test]
+fn every_kind_of_miss_is_counted_or_named() {
+    if cannot_profile() {
+        return;
+    }
+    let settings = Settings {
+        duration: Some(Duration::from_millis(300)),
+        events: Events::Misses,
+        ..Settings::default()
+    };
+    let (report, _) = run(settings).unwrap();
+    let lacking = report
+        .limits
+        .iter()
+        .find(|limit| limit.starts_with("this machine does not count "));
+    for event in ["l1i", "l1d", "itlb", "dtlb", "branch"] {
+        let name = format!("{event}_misses");
+        let is_counted = report.counters.iter().any(|pass| pass.contains_key(&name));
+        let is_named = lacking.is_some_and(|limit| limit.contains(&name));
+        assert_ne!(is_counted, is_named, "{name}: {:?}", report.limits);
+    }
 }
 
 #[test]

@@ -55,6 +55,7 @@ def limits_of(
     found += _stopping(stopping)
     found += [f"Failed: {one.point}, block {one.seed}: {one.reason}." for one in failures]
     found += _testbed(environment or {})
+    found += _path(study, estimates)
     if seeds == 1:
         found.append(f"One {terms.replication} shows no spread: there are no intervals.")
     elif seeds < FEW_SEEDS:
@@ -78,6 +79,19 @@ def _stopping(rule: Stopping | None) -> list[str]:
         "Such a rule prefers intervals that are narrow by chance, so they contain the true value "
         "a little less often than stated."
     ]
+
+
+def _path(study: Study, estimates: Estimates) -> Iterator[str]:
+    """The goodput of senders without a rate, in a study whose other senders have one."""
+    rates = {
+        point.name: float(parameters.get("load.rate_mbps", 0))
+        for point in study.points
+        if (parameters := dict(point.overrides)).get("load.kind") == "stream"
+    }
+    means = estimates.column_means("goodput_mbps") if any(rates.values()) else {}
+    for name, rate in rates.items():
+        if rate == 0 and name in means:
+            yield f"{sentence_case(name)}: path and sender carry {means[name]} Mb/s, and no more."
 
 
 def _testbed(environment: Mapping[str, object]) -> Iterator[str]:

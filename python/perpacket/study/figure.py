@@ -66,6 +66,8 @@ class Figure:
     y_title: str = ""
     """Axis titles with units; if empty, the column's name in words."""
     caption: str = ""
+    optional: bool = False
+    """Whether reports omit it where the run has no data for it, as without counters."""
 
     def selects(self, point: Point) -> bool:
         """Whether the figure shows a point."""

@@ -105,6 +105,8 @@ class FigureTable(Table):
     x_title: str = ""
     y_title: str = ""
     caption: str = ""
+    optional: bool = False
+    """Whether reports omit it where the run has no data for it."""
     each: list[str] = Field(default_factory=list)
 
 

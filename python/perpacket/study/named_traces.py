@@ -7,11 +7,13 @@ lists about the synthesized trace are repeated for each log.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from perpacket.errors import ConfigurationError
+from perpacket.study.figures import figures_of
 from perpacket.study.file import TRACE, Experiment, FigureTable, Rule, StudyFile
+from perpacket.study.published_file import PlaceRow
 
 FACTOR = "trace"
 """The name of the factor. Experiments without a trace do not set its level."""
@@ -50,7 +52,7 @@ def with_traces(file: StudyFile, traces: Mapping[str, str]) -> StudyFile:
         Rule.model_validate({"if": {FACTOR: name}, "scenario": {TRACE: path}})
         for name, path in traces.items()
     ]
-    return file.model_copy(
+    found = file.model_copy(
         update={
             "experiment": [_experiment(each, traces) for each in file.experiment],
             "when": [*file.when, *rules],
@@ -61,6 +63,19 @@ def with_traces(file: StudyFile, traces: Mapping[str, str]) -> StudyFile:
             },
         }
     )
+    titles = {figure.title for figure in figures_of(found)}
+    places = [_place(each, titles, traces) for each in file.place]
+    return found.model_copy(update={"place": places})
+
+
+def _place(place: PlaceRow, titles: Collection[str], traces: Mapping[str, str]) -> PlaceRow:
+    """The place with a chart for each log, where the title of its chart now ends in their names."""
+    charts = [
+        title
+        for chart in place.charts
+        for title in ([chart] if chart in titles else [f"{chart}, {name}" for name in traces])
+    ]
+    return place.model_copy(update={"charts": charts})
 
 
 def _experiment(experiment: Experiment, traces: Mapping[str, str]) -> Experiment:

@@ -208,6 +208,11 @@ def with_tls(configuration: str, certificate: str, key: str) -> str:
     ).replace(" backlog=4096;", " ssl backlog=4096;")
 
 
+def processes_of(plan: Plan) -> int:
+    """The processes of Apache's MPM prefork besides the first: a process for every client."""
+    return max(LEAST_THREADS, max(plan.connections, plan.users) + MORE_WORKERS)
+
+
 def _nginx(host: Host, plan: Plan, root: str, folder: str, port: int, _found: list[str]) -> str:
     text = NGINX.format(
         workers=len(host.cpus),
@@ -226,7 +231,7 @@ def _apache(host: Host, plan: Plan, root: str, folder: str, port: int, found: li
     mpm = MPM[plan.server_kind] if plan.server_kind in MPM else MPM["apache"]
     clients = max(plan.connections, plan.users)
     if mpm == "prefork":
-        pool = PROCESSES.format(processes=max(LEAST_THREADS, clients + MORE_WORKERS))
+        pool = PROCESSES.format(processes=processes_of(plan))
     else:
         workers = len(host.cpus)
         threads = max(LEAST_THREADS, -(-(clients + MORE_WORKERS) // workers))

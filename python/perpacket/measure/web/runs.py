@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from perpacket.errors import MachineLacks, RunFailed
+from perpacket.measure import process_tree
 from perpacket.measure.host_files import accepted_of, frames_of
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.plan import with_available_events
@@ -119,6 +120,8 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
             monitored = stack.enter_context(started("the server", server, command))
             path = programs.present_path(plan)
             _wait_until_it_responds(monitored, testbed.clients[0], url + path, run)
+            if plan.server_kind == "apache-prefork":
+                _wait_for_processes(monitored, server, peers.processes_of(plan), run)
         else:
             command = programs.serve_web(server, plan, root, files.certificate(server, plan))
             monitored = stack.enter_context(started("the server", server, command))
@@ -223,6 +226,18 @@ def _wait_until_it_responds(
         if done.returncode == STATUS_USAGE or time.monotonic() > until_s:
             reason = last_error(done)
             raise RunFailed(f"the server does not answer {url} within {READY_S:g} s: {reason}")
+        run.sleep(POLL_S, monitored)
+
+
+def _wait_for_processes(monitored: MonitoredProcess, server: Host, least: int, run: WebRun) -> None:
+    """Wait until a server has forked its processes: under load it would fork within the window."""
+    until_s = time.monotonic() + READY_S
+    while (counts := process_tree.read(server, monitored.process.pid)) is not None:
+        forked = counts.processes - 1
+        if forked >= least:
+            return
+        if time.monotonic() > until_s:
+            raise RunFailed(f"the server forked {forked} of {least} processes in {READY_S:g} s")
         run.sleep(POLL_S, monitored)
 
 

@@ -38,10 +38,11 @@ class Drawing:
 
 def draw(analysis: Analysis, prefix: str = "") -> list[Drawing]:
     """Every figure of the study, in its order; `prefix` starts their identifiers."""
-    return [
-        _drawing(f"{prefix}figure-{number}", figure, analysis)
+    found = [
+        (figure, _drawing(f"{prefix}figure-{number}", figure, analysis))
         for number, figure in enumerate(analysis.study.figures, 1)
     ]
+    return [drawing for figure, drawing in found if drawing.wide or not figure.optional]
 
 
 def plot_of(figure: Figure, analysis: Analysis) -> Plot | None:
