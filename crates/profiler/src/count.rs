@@ -3,8 +3,10 @@
 //! The kernel's text files are opened once and read at both ends of the window. An open file of a
 //! network namespace remains readable after the end of its process.
 
+mod interface;
+
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +14,9 @@ use perpacket_cost::{Directions, Window};
 use serde::Serialize;
 
 use crate::error::ProfileError;
+use interface::{devices, with_interrupts};
+
+pub use interface::Interface;
 
 /// Ticks a second of the times in `/proc/stat` (`USER_HZ`, the same on every architecture Rust
 /// knows).
@@ -107,25 +112,6 @@ pub struct Snapshot {
     context_switches: u64,
     page_faults: u64,
     softirqs: BTreeMap<String, u64>,
-}
-
-/// The counts of a network interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Interface {
-    /// Frames sent.
-    pub packets_sent: u64,
-    /// Frames received.
-    pub packets_received: u64,
-    /// Bytes of the frames sent.
-    pub bytes_sent: u64,
-    /// Bytes of the frames received.
-    pub bytes_received: u64,
-    /// Frames dropped in either direction.
-    pub drops: u64,
-    /// Interrupts of the interface's queues on all processors. Absent if the interface has none,
-    /// such as veth.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interrupts: Option<u64>,
 }
 
 /// The source that announces received packets.
@@ -307,47 +293,6 @@ impl Activity {
     }
 }
 
-impl Interface {
-    fn is_at_most(self, other: Self) -> bool {
-        self.packets_sent <= other.packets_sent
-            && self.packets_received <= other.packets_received
-            && self.bytes_sent <= other.bytes_sent
-            && self.bytes_received <= other.bytes_received
-    }
-
-    /// Adds the counts of another window.
-    pub fn add(&mut self, more: Self) {
-        self.packets_sent += more.packets_sent;
-        self.packets_received += more.packets_received;
-        self.bytes_sent += more.bytes_sent;
-        self.bytes_received += more.bytes_received;
-        self.drops += more.drops;
-        if let Some(count) = more.interrupts {
-            *self.interrupts.get_or_insert(0) += count;
-        }
-    }
-
-    /// The counts since an earlier read. If the counts of an interface are lower than before, the
-    /// interface was created again under the same name. Then all its counts are new.
-    fn since(self, before: Self) -> Self {
-        let is_new =
-            self.bytes_sent < before.bytes_sent || self.bytes_received < before.bytes_received;
-        let before = if is_new { Self::default() } else { before };
-        Self {
-            packets_sent: self.packets_sent.saturating_sub(before.packets_sent),
-            packets_received: self
-                .packets_received
-                .saturating_sub(before.packets_received),
-            bytes_sent: self.bytes_sent.saturating_sub(before.bytes_sent),
-            bytes_received: self.bytes_received.saturating_sub(before.bytes_received),
-            drops: self.drops.saturating_sub(before.drops),
-            interrupts: self
-                .interrupts
-                .map(|count| count.saturating_sub(before.interrupts.unwrap_or(0))),
-        }
-    }
-}
-
 fn differences(
     before: &BTreeMap<String, u64>,
     after: &BTreeMap<String, u64>,
@@ -360,59 +305,6 @@ fn differences(
         })
         .filter(|&(_, grown)| grown > 0)
         .collect()
-}
-
-/// Parses `/proc/net/dev`. After an interface's name, a line has eight counts for receiving and
-/// eight for sending.
-fn devices(text: &str) -> BTreeMap<String, Interface> {
-    text.lines()
-        .filter_map(|line| {
-            let (name, rest) = line.split_once(':')?;
-            let counts: Vec<u64> = rest
-                .split_ascii_whitespace()
-                .map(|field| field.parse().ok())
-                .collect::<Option<_>>()?;
-            let interface = Interface {
-                bytes_received: *counts.first()?,
-                packets_received: *counts.get(1)?,
-                bytes_sent: *counts.get(8)?,
-                packets_sent: *counts.get(9)?,
-                drops: counts.get(3)? + counts.get(11)?,
-                interrupts: None,
-            };
-            Some((name.trim().to_owned(), interface))
-        })
-        .collect()
-}
-
-fn with_interrupts(mut devices: BTreeMap<String, Interface>) -> BTreeMap<String, Interface> {
-    for (name, interface) in &mut devices {
-        interface.interrupts = interrupts_of(Path::new("/sys"), name);
-    }
-    devices
-}
-
-/// The interrupts of an interface; `None` if sysfs lists none. The interrupts of a virtio interface
-/// belong to the PCI device that contains it.
-fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
-    let device = sys.join("class/net").join(interface).join("device");
-    let device = device.canonicalize().ok()?;
-    let numbers = device
-        .ancestors()
-        .take(2)
-        .find_map(|folder| fs::read_dir(folder.join("msi_irqs")).ok())?;
-    let counts = numbers.filter_map(|number| {
-        // The file has one count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
-        let folder = sys.join("kernel/irq").join(number.ok()?.file_name());
-        let text = fs::read_to_string(folder.join("per_cpu_count")).ok()?;
-        let counts = text.trim().split(',');
-        Some(
-            counts
-                .filter_map(|count| count.parse::<u64>().ok())
-                .sum::<u64>(),
-        )
-    });
-    Some(counts.sum())
 }
 
 /// Parses `/proc/net/snmp` and `netstat`. A line of values follows each line of names. Both lines
@@ -535,14 +427,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interfaces_are_read_from_the_kernels_table() {
-        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo:  100 5 0 1 0 0 0 0  200 6 0 2 0 0 0 0\n";
-        let lo = devices(text)["lo"];
-        assert_eq!((lo.packets_received, lo.bytes_received), (5, 100));
-        assert_eq!((lo.packets_sent, lo.bytes_sent, lo.drops), (6, 200, 3));
-    }
-
-    #[test]
     fn counters_go_by_protocol_and_name() {
         let text = "Tcp: InSegs OutSegs MaxConn\nTcp: 7 9 -1\nUdp: InDatagrams\nUdp: 3\n";
         let values = named_pairs(text);
@@ -568,27 +452,6 @@ mod tests {
     }
 
     #[test]
-    fn the_interrupts_of_an_interface_are_summed_over_its_queues_and_processors() {
-        let sys = tempfile::tempdir().unwrap();
-        let file = |path: &str, text: &str| {
-            let path = sys.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        file("devices/pci/msi_irqs/40", "msi");
-        file("devices/pci/msi_irqs/41", "msi");
-        file("kernel/irq/40/per_cpu_count", "3,4\n");
-        file("kernel/irq/41/per_cpu_count", "0,5\n");
-        file("devices/pci/virtio3/uevent", "");
-        file("class/net/eth0/uevent", "");
-        file("class/net/veth0/uevent", "");
-        let device = sys.path().join("class/net/eth0/device");
-        std::os::unix::fs::symlink("../../../devices/pci/virtio3", device).unwrap();
-        assert_eq!(interrupts_of(sys.path(), "eth0"), Some(12));
-        assert_eq!(interrupts_of(sys.path(), "veth0"), None);
-    }
-
-    #[test]
     fn received_packets_are_announced_by_interrupts_or_else_by_the_softirq() {
         let counts = |packets_received, interrupts| Interface {
             packets_received,
@@ -610,17 +473,6 @@ mod tests {
             (InterruptSource::Interfaces, 3)
         );
         assert_eq!(activity(None).interrupts(), (InterruptSource::NetRx, 7));
-    }
-
-    #[test]
-    fn an_interface_that_was_made_again_counts_from_zero() {
-        let counts = |packets_sent, bytes_sent| Interface {
-            packets_sent,
-            bytes_sent,
-            ..Interface::default()
-        };
-        assert_eq!(counts(7, 700).since(counts(5, 500)), counts(2, 200));
-        assert_eq!(counts(3, 300).since(counts(5, 500)), counts(3, 300));
     }
 
     #[test]

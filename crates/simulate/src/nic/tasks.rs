@@ -133,7 +133,7 @@ impl TaskQueues {
                 self.transmits += 1;
                 &mut self.first
             }
-            // After the NIC's packets, a restore would be too late.
+            // A restore that waits behind the NIC's packets would be too late.
             Task::Command(Command {
                 kind: CommandKind::Restore,
                 ..

@@ -1,0 +1,165 @@
+//! The counts of network interfaces, and the interrupts of their queues.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// The counts of a network interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    /// Frames sent.
+    pub packets_sent: u64,
+    /// Frames received.
+    pub packets_received: u64,
+    /// Bytes of the frames sent.
+    pub bytes_sent: u64,
+    /// Bytes of the frames received.
+    pub bytes_received: u64,
+    /// Frames dropped in either direction.
+    pub drops: u64,
+    /// Interrupts of its queues on all processors. Absent if the interface has none, as veth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<u64>,
+}
+
+impl Interface {
+    pub(super) fn is_at_most(self, other: Self) -> bool {
+        self.packets_sent <= other.packets_sent
+            && self.packets_received <= other.packets_received
+            && self.bytes_sent <= other.bytes_sent
+            && self.bytes_received <= other.bytes_received
+    }
+
+    /// Adds the counts of another window.
+    pub fn add(&mut self, more: Self) {
+        self.packets_sent += more.packets_sent;
+        self.packets_received += more.packets_received;
+        self.bytes_sent += more.bytes_sent;
+        self.bytes_received += more.bytes_received;
+        self.drops += more.drops;
+        if let Some(count) = more.interrupts {
+            *self.interrupts.get_or_insert(0) += count;
+        }
+    }
+
+    /// The counts since an earlier read. An interface that counted less than before was made
+    /// again under its name, so all its counts are new.
+    pub(super) fn since(self, before: Self) -> Self {
+        let is_new =
+            self.bytes_sent < before.bytes_sent || self.bytes_received < before.bytes_received;
+        let before = if is_new { Self::default() } else { before };
+        Self {
+            packets_sent: self.packets_sent.saturating_sub(before.packets_sent),
+            packets_received: self
+                .packets_received
+                .saturating_sub(before.packets_received),
+            bytes_sent: self.bytes_sent.saturating_sub(before.bytes_sent),
+            bytes_received: self.bytes_received.saturating_sub(before.bytes_received),
+            drops: self.drops.saturating_sub(before.drops),
+            interrupts: self
+                .interrupts
+                .map(|count| count.saturating_sub(before.interrupts.unwrap_or(0))),
+        }
+    }
+}
+
+/// Parses `/proc/net/dev`: eight counts received, eight sent, after the interface's name.
+pub(super) fn devices(text: &str) -> BTreeMap<String, Interface> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(':')?;
+            let counts: Vec<u64> = rest
+                .split_ascii_whitespace()
+                .map(|field| field.parse().ok())
+                .collect::<Option<_>>()?;
+            let interface = Interface {
+                bytes_received: *counts.first()?,
+                packets_received: *counts.get(1)?,
+                bytes_sent: *counts.get(8)?,
+                packets_sent: *counts.get(9)?,
+                drops: counts.get(3)? + counts.get(11)?,
+                interrupts: None,
+            };
+            Some((name.trim().to_owned(), interface))
+        })
+        .collect()
+}
+
+pub(super) fn with_interrupts(
+    mut devices: BTreeMap<String, Interface>,
+) -> BTreeMap<String, Interface> {
+    for (name, interface) in &mut devices {
+        interface.interrupts = interrupts_of(Path::new("/sys"), name);
+    }
+    devices
+}
+
+/// The interrupts of an interface; `None` if sysfs lists none. A virtio interface has them at the PCI
+/// device that contains it.
+fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
+    let device = sys.join("class/net").join(interface).join("device");
+    let device = device.canonicalize().ok()?;
+    let numbers = device
+        .ancestors()
+        .take(2)
+        .find_map(|folder| fs::read_dir(folder.join("msi_irqs")).ok())?;
+    let counts = numbers.filter_map(|number| {
+        // One count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
+        let folder = sys.join("kernel/irq").join(number.ok()?.file_name());
+        let text = fs::read_to_string(folder.join("per_cpu_count")).ok()?;
+        let counts = text.trim().split(',');
+        Some(
+            counts
+                .filter_map(|count| count.parse::<u64>().ok())
+                .sum::<u64>(),
+        )
+    });
+    Some(counts.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_read_from_the_kernels_table() {
+        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo:  100 5 0 1 0 0 0 0  200 6 0 2 0 0 0 0\n";
+        let lo = devices(text)["lo"];
+        assert_eq!((lo.packets_received, lo.bytes_received), (5, 100));
+        assert_eq!((lo.packets_sent, lo.bytes_sent, lo.drops), (6, 200, 3));
+    }
+
+    #[test]
+    fn the_interrupts_of_an_interface_are_summed_over_its_queues_and_processors() {
+        let sys = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = sys.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("devices/pci/msi_irqs/40", "msi");
+        file("devices/pci/msi_irqs/41", "msi");
+        file("kernel/irq/40/per_cpu_count", "3,4\n");
+        file("kernel/irq/41/per_cpu_count", "0,5\n");
+        file("devices/pci/virtio3/uevent", "");
+        file("class/net/eth0/uevent", "");
+        file("class/net/veth0/uevent", "");
+        let device = sys.path().join("class/net/eth0/device");
+        std::os::unix::fs::symlink("../../../devices/pci/virtio3", device).unwrap();
+        assert_eq!(interrupts_of(sys.path(), "eth0"), Some(12));
+        assert_eq!(interrupts_of(sys.path(), "veth0"), None);
+    }
+
+    #[test]
+    fn an_interface_that_was_made_again_counts_from_zero() {
+        let counts = |packets_sent, bytes_sent| Interface {
+            packets_sent,
+            bytes_sent,
+            ..Interface::default()
+        };
+        assert_eq!(counts(7, 700).since(counts(5, 500)), counts(2, 200));
+        assert_eq!(counts(3, 300).since(counts(5, 500)), counts(3, 300));
+    }
+}
