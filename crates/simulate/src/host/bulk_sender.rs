@@ -69,7 +69,7 @@ impl BulkSender {
                 self.due = (self.due + self.interval).max(now);
                 break;
             }
-            self.due = self.due + self.interval;
+            self.due += self.interval;
             if self.due > now {
                 break;
             }
