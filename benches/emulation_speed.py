@@ -3,11 +3,11 @@
     .venv/bin/python benches/emulation_speed.py
 
 Both boot the same guest and do the same work: `serve web` on processor 0, which the plugin watches,
-answers a number of requests of `load http` on processor 1 over the two cards. The plugin models two
-levels of caches, four second levels at once, and follows call stacks. Like QEMU alone, the plugin
-does not limit the turns of the processors here. The rate is the requests per second of QEMU's
-processor time, from the first request to the last. Runs with and without the plugin alternate. The
-bar is half the rate without a plugin.
+answers requests of `load http` on processor 1 over the two cards. The plugin models two levels of
+caches, four second levels at once, and follows call stacks. Like QEMU alone, the plugin does not
+limit the turns of the processors here. Both machines boot once. Then they alternate: one is
+stopped while the other answers a number of requests. The rate is the requests per second of QEMU's
+processor time. The bar is half the rate without a plugin.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from perpacket.analysis.statistics import paired_ratio
 from perpacket.emulate import files, kernel, qemu
 from perpacket.emulate.archive import Archive
 from perpacket.emulate.machine import OPTIONS
-from perpacket.emulate.prepared import prepare
+from perpacket.emulate.prepared import Prepared, prepare
 from perpacket.emulate.settings import Memory
 
 BAR = 0.5
-BEGIN, END = "bench: begin", "bench: end"
+MARK = "bench: mark"
 POLL_S = 0.005
 LONGEST_S = 600.0
 
@@ -43,10 +45,7 @@ get() {{
 [ -e /plain ] || {{ taskset 2 perpacket-agent guest count eth0 0 0 32 & }}
 sleep 0.1
 get 500
-echo '{BEGIN}'
-get REQUESTS
-echo '{END}'
-poweroff -f
+while echo '{MARK}'; do get REQUESTS; done
 """
 """`guest count` attaches the caches, and checks every millisecond whether its frames have
 passed."""
@@ -68,67 +67,90 @@ def first_files(original: bytes, requests: int, is_plain: bool) -> bytes:
     return original + own.pack()
 
 
-def processor_s(pid: int) -> float:
-    """Processor time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+class Machine:
+    """A machine that does its work while it is not stopped."""
 
+    def __init__(self, command: list[str], folder: Path) -> None:
+        """Start it; it stops before the first request that counts."""
+        self.console = folder / "console"
+        folder.mkdir()
+        device = f"file,id=console,path={self.console}"
+        self.process = subprocess.Popen(
+            [*command, "-chardev", device, "-serial", "chardev:console"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.marks = 0
+        self.used_s = 0.0
+        self.windows_per_s()
 
-def seconds(command: list[str], folder: Path) -> float:
-    """Run a machine; return its processor time between the two lines of its work."""
-    console = folder / "console"
-    console.unlink(missing_ok=True)
-    machine = subprocess.Popen(
-        [*command, "-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    begun = 0.0
-    deadline = time.monotonic() + LONGEST_S
-    try:
-        while time.monotonic() < deadline:
-            now_s = processor_s(machine.pid)
-            text = console.read_text(errors="replace") if console.exists() else ""
-            if not begun and BEGIN in text:
-                begun = now_s
-            if END in text:
-                return now_s - begun
-            if machine.poll() is not None:
-                break
+    def windows_per_s(self) -> float:
+        """Run until the next mark, then stop; return the windows by second of processor time."""
+        self.process.send_signal(signal.SIGCONT)
+        deadline = time.monotonic() + LONGEST_S
+        before = self.marks, self.used_s
+        while self.text().count(MARK) == self.marks:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the guest did not end its work:\n{self.text()[-500:]}")
             time.sleep(POLL_S)
-        raise SystemExit(f"the guest did not end its work:\n{text[-500:]}")
-    finally:
-        machine.kill()
-        machine.wait()
+        self.process.send_signal(signal.SIGSTOP)
+        self.marks = self.text().count(MARK)
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        self.used_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return (self.marks - before[0]) / (self.used_s - before[1])
+
+    def text(self) -> str:
+        """What the guest has printed."""
+        return self.console.read_text(errors="replace") if self.console.exists() else ""
+
+    def end(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+
+
+def command(
+    emulator: qemu.Qemu, plugin: Path | None, machine: Prepared, archive: Path
+) -> list[str]:
+    """The command of a machine."""
+    words = [str(emulator.program), *OPTIONS, "-initrd", str(archive)]
+    words += ["-kernel", str(machine.boot.kernel)]
+    if plugin:
+        settings = {"out": "/dev/null", "symbols": str(machine.symbols), "turn": "0"}
+        settings |= MEMORY.arguments
+        listed = ",".join(f"{key}={value}" for key, value in settings.items())
+        words += ["-plugin", f"{plugin},{listed}"]
+    return words
 
 
 def main() -> None:
     """Measure and print."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--pairs", type=int, default=8)
-    options.add_argument("--requests", type=int, default=5000)
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--pairs", type=int, default=24)
+    options.add_argument("--requests", type=int, default=1000)
+    options.add_argument("--plugin", type=Path, default=qemu.plugin())
     given = options.parse_args()
-    emulator, plugin = qemu.find(), qemu.plugin()
+    emulator = qemu.find()
     guest = kernel.from_package()
     original = files.archive(guest)
-    machine = prepare(emulator, plugin, guest, original, lambda text: print(text, "..."))
+    prepared = prepare(emulator, qemu.plugin(), guest, original, lambda text: print(text, "..."))
     print(f"QEMU {emulator.version}, Linux {guest.version} emulated on {platform.release()}")
     rates: dict[bool, list[float]] = {True: [], False: []}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    machines: dict[bool, Machine] = {}
+    with tempfile.TemporaryDirectory() as name, ExitStack() as ends:
+        for is_plain in (True, False):
+            archive = Path(name) / f"archive-{is_plain}"
+            archive.write_bytes(first_files(original, given.requests, is_plain))
+            words = command(emulator, None if is_plain else given.plugin, prepared, archive)
+            machines[is_plain] = Machine(words, Path(name) / f"machine-{is_plain}")
+            ends.callback(machines[is_plain].end)
         for number in range(given.pairs):
             for is_plain in (True, False) if number % 2 else (False, True):
-                archive = folder / "archive"
-                archive.write_bytes(first_files(original, given.requests, is_plain))
-                command = [str(emulator.program), *OPTIONS, "-initrd", str(archive)]
-                command += ["-kernel", str(machine.boot.kernel)]
-                if not is_plain:
-                    settings = {"out": "/dev/null", "symbols": str(machine.symbols)}
-                    settings |= {"turn": "0", **MEMORY.arguments}
-                    words = ",".join(f"{key}={value}" for key, value in settings.items())
-                    command += ["-plugin", f"{plugin},{words}"]
-                rates[is_plain].append(given.requests / seconds(command, folder))
-            print(f"pair {number + 1}: {rates[False][-1]:,.0f} against {rates[True][-1]:,.0f}")
+                rates[is_plain].append(given.requests * machines[is_plain].windows_per_s())
+            print(
+                f"pair {number + 1}: {rates[False][-1]:,.0f} against {rates[True][-1]:,.0f}",
+                flush=True,
+            )
     ratio = paired_ratio(rates[False], rates[True])
     verdict = "not refuted" if ratio.high >= BAR else "refuted"
     print(

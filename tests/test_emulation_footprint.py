@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from perpacket import _core
 from perpacket.cli import app
 from perpacket.emulate import footprint as footprints
 from perpacket.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[1]
 RECORDING = ROOT / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+MACHINE = ROOT / "crates" / "simulate" / "data" / "machines" / "linux-6.1.toml"
 PAGE = ROOT / "docs" / "emulation.md"
+
+spec = importlib.util.spec_from_file_location(
+    "footprint_prediction", ROOT / "benches" / "footprint_prediction.py"
+)
+assert spec
+assert spec.loader
+prediction = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(prediction)
 
 TOLERANCE = 0.03
 """The share by which a simulated number on the page may differ from a run, besides its last
@@ -30,6 +38,9 @@ def test_a_recording_becomes_a_machine_of_the_simulators_operations(
     assert app.run(command) == 0
     machine = tomllib.loads(capfd.readouterr().out)
     assert machine["machine"]["name"]["value"] == "mine"
+    kept = tomllib.loads(MACHINE.read_text())
+    assert machine["machine"].keys() == kept["machine"].keys()
+    assert machine["layers"].keys() == kept["layers"].keys()
     found = footprints.footprint(RECORDING)
     for own in found["operations"]:
         layer, task = own["operation"].split(".")
@@ -83,26 +94,11 @@ def rows() -> list[tuple[int, int, float, float]]:
     return [(int(n), int(kib), float(emulated), float(own)) for n, kib, emulated, own in cells]
 
 
-def simulated(connections: int, kib: int) -> float:
-    """Level-2 misses per packet of the simulator with the machine, code included."""
-    settings = {
-        "machine": "linux-6.1",
-        "workload.connections": connections,
-        "workload.segment_bytes": 1448,
-        "machine.l2.size_kib": kib,
-        "run.warmup_packets": max(20_000, 12 * connections),
-        "run.packets": max(40_000, 20 * connections),
-    }
-    run = _core.Simulation("bulk", [(name, str(value)) for name, value in settings.items()], 1)
-    layers = json.loads(run.run())["layers"]
-    keys = ("l2_misses_per_packet", "fetch_l2_misses_per_packet")
-    return sum(float(cost[key]) for cost in layers.values() for key in keys)
-
-
 @pytest.mark.parametrize("row", rows()[::3], ids=lambda row: f"{row[0]}c-{row[1]}k")
 def test_the_page_has_the_simulated_misses(row: tuple[int, int, float, float]) -> None:
     connections, kib, _, printed = row
-    assert simulated(connections, kib) == pytest.approx(printed, rel=TOLERANCE, abs=0.01)
+    own = prediction.simulated(connections, kib)
+    assert own == pytest.approx(printed, rel=TOLERANCE, abs=0.01)
 
 
 def test_the_page_counts_the_predictions_within_fifteen_per_cent() -> None:

@@ -89,6 +89,7 @@ pub struct Touches {
     /// Mean number of lines per packet that the card has written since the last touch.
     pub device_lines: f64,
     /// Shared lines of data by period: the element k counts lines that are touched every 2^k packets.
+    /// A line with gaps of several lengths counts in part in each, by the time that they take.
     pub shared_lines: [u32; PERIODS],
     /// Lines of code by period.
     pub code_lines: [u32; PERIODS],
@@ -111,14 +112,26 @@ pub struct Footprint {
     pub operations: Vec<Touches>,
 }
 
+/// Gaps of similar length between touches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    number: u64,
+    frames: u64,
+}
+
 /// One line in the window.
 #[derive(Clone, Debug, Default)]
 struct Usage {
     /// The last sent packet and the last received packet that touched the line, counted from 1.
     packet: [u32; 2],
-    /// Number of packets that touched the line, by the operation that touched it first in the
-    /// packet.
-    first: [u32; OPERATIONS.len()],
+    /// Number of packets that touched the line.
+    packets: u32,
+    /// Number of frames before the line's first touch and before its last touch, and the operation of
+    /// the first touch.
+    touched: Option<(u32, u32, usize)>,
+    /// The gaps between the line's touches, by the operation of the touch that ends the gap and by the
+    /// logarithm of the gap.
+    gaps: FxHashMap<(usize, u32), Gaps>,
     /// The number of frames sent when its present round began.
     round: u32,
     rounds: u32,
@@ -137,8 +150,32 @@ struct Usage {
 }
 
 impl Usage {
-    fn packets(&self) -> u32 {
-        self.first.iter().sum()
+    /// A touch by an operation after a number of frames.
+    fn touch(&mut self, operation: usize, frames: u32) {
+        self.packets += 1;
+        match &mut self.touched {
+            Some((_, last, _)) => {
+                let gap = frames - std::mem::replace(last, frames);
+                self.gap(operation, gap);
+            }
+            None => self.touched = Some((frames, frames, operation)),
+        }
+    }
+
+    fn gap(&mut self, operation: usize, gap: u32) {
+        if let Some(logarithm) = gap.checked_ilog2() {
+            let gaps = self.gaps.entry((operation, logarithm)).or_default();
+            gaps.frames += u64::from(gap);
+            gaps.number += 1;
+        }
+    }
+
+    /// The window ends after a number of frames. What is before the first touch and after the last is
+    /// one gap.
+    fn end(&mut self, frames: u32) {
+        if let Some((first, last, operation)) = self.touched {
+            self.gap(operation, frames - last + first);
+        }
     }
 
     fn is_of_connection(&self) -> bool {
@@ -320,7 +357,7 @@ impl Walk {
         if std::mem::replace(&mut usage.packet[direction], packet) == packet {
             return;
         }
-        usage.first[operation] += 1;
+        usage.touch(operation, (self.sent + self.received) as u32);
         let sent = self.sent as u32;
         let gap = f64::from(sent - usage.round) / f64::from(self.connections);
         if usage.rounds == 0 || gap > 0.5 {
@@ -361,9 +398,11 @@ impl Walk {
             .collect();
         let mut both = 0.0;
         let mut distinct = [0; 4];
+        let frames = (self.sent + self.received) as f64;
+        let mut shared = [Shared::default(), Shared::default()];
         for usage in self.data.values() {
             if usage.is_of_device {
-                distinct[1] += u64::from(usage.packets() > 0);
+                distinct[1] += u64::from(usage.packets > 0);
                 for (touches, fresh) in operations.iter_mut().zip(usage.fresh) {
                     touches.device_lines += f64::from(fresh) / touches.packets as f64;
                 }
@@ -377,14 +416,17 @@ impl Walk {
                 both += sent.min(received);
             } else {
                 distinct[2] += 1;
-                let (operation, period) = shared(usage, &operations);
-                operations[operation].shared_lines[period] += 1;
+                shared[0].add(usage, frames);
             }
         }
         for usage in self.code.values() {
             distinct[3] += 1;
-            let (operation, period) = shared(usage, &operations);
-            operations[operation].code_lines[period] += 1;
+            shared[1].add(usage, frames);
+        }
+        for (index, touches) in operations.iter_mut().enumerate() {
+            let every = frames / touches.packets as f64;
+            touches.shared_lines = shared[0].lines(index, every, frames);
+            touches.code_lines = shared[1].lines(index, every, frames);
         }
         Footprint {
             connections: self.connections,
@@ -397,16 +439,32 @@ impl Walk {
     }
 }
 
-/// The operation that most often touches a shared line first, and the line's period in packets of
-/// this operation, as a power of two.
-fn shared(usage: &Usage, operations: &[Touches]) -> (usize, usize) {
-    let most = usage
-        .first
-        .iter()
-        .enumerate()
-        .max_by_key(|(_, count)| **count);
-    let operation = most.map_or(0, |(operation, _)| operation);
-    let every = operations[operation].packets as f64 / f64::from(usage.packets().max(1));
-    let period = every.max(1.0).log2().round() as u32;
-    (operation, period.min(LONGEST_PERIOD) as usize)
+/// Gaps of shared lines, by operation and logarithm.
+#[derive(Default)]
+struct Shared(FxHashMap<(usize, u32), Gaps>);
+
+impl Shared {
+    fn add(&mut self, usage: &Usage, frames: f64) {
+        let mut usage = usage.clone();
+        usage.end(frames as u32);
+        for (key, gaps) in usage.gaps {
+            let all = self.0.entry(key).or_default();
+            all.number += gaps.number;
+            all.frames += gaps.frames;
+        }
+    }
+
+    /// Lines by period, for an operation that runs once in `every` frames of a window.
+    ///
+    /// Lines that are touched once in a gap are as many as the window has times this gap. So the
+    /// lines that any number of frames touches are as many as in the recording, on average.
+    fn lines(&self, operation: usize, every: f64, frames: f64) -> [u32; PERIODS] {
+        let mut lines = [0.0; PERIODS];
+        for (_, gaps) in self.0.iter().filter(|((own, _), _)| *own == operation) {
+            let calls = gaps.frames as f64 / gaps.number as f64 / every;
+            let period = calls.max(1.0).log2().round() as usize;
+            lines[period.min(PERIODS - 1)] += gaps.frames as f64 / frames;
+        }
+        lines.map(|lines| lines.round() as u32)
+    }
 }

@@ -195,8 +195,7 @@ impl Simulation {
                 Application::Web(WebServer::new(&settings.server)),
             ),
             Workload::Bulk(bulk) => {
-                let rate_bps = (bulk.rate_mbps * 1e6) as u64;
-                let sender = BulkSender::new(bulk.segment_bytes, rate_bps, bulk.connections);
+                let sender = BulkSender::new(bulk);
                 (None, 1, bulk.segment_bytes, Application::Bulk(sender))
             }
         };

@@ -56,6 +56,10 @@ pub struct BulkParameters {
     pub connections: u32,
     pub rate_mbps: f64,
     pub segment_bytes: u32,
+    /// A connection's segments that are due within this time are written together.
+    pub burst_us: u32,
+    /// The least time that the sender sleeps.
+    pub sleep_us: u32,
 }
 
 /// Maximum number of connections, to limit memory. No study needs so many.
@@ -124,6 +128,16 @@ impl BulkParameters {
                 self.segment_bytes,
                 "expected 1 to 32768 B",
             ));
+        }
+        const MOST_US: u32 = 1_000_000;
+        for (name, value) in [
+            ("workload.burst_us", self.burst_us),
+            ("workload.sleep_us", self.sleep_us),
+        ] {
+            if value > MOST_US {
+                let allowed = format!("expected {MOST_US} us or less");
+                return Err(ConfigurationError::new(name, value, allowed));
+            }
         }
         Ok(())
     }

@@ -46,6 +46,8 @@ fn each_impossible_value_names_its_parameter() {
             "9000000000000000000",
         ),
         ("bulk", "workload.segment_bytes", "32769"),
+        ("bulk", "workload.burst_us", "1000001"),
+        ("bulk", "workload.sleep_us", "1000001"),
         ("bulk", "tcp.send_buffer_bytes", "1460000000"),
         ("bulk", "run.packets", "-5"),
         ("bulk", "machine.l2.size_kib", "99999999999"),

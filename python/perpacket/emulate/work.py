@@ -130,13 +130,15 @@ def clients(scenario: Scenario, seed: int) -> list[str]:
     if scenario.is_bulk:
         rate = f" --bit-rate {scenario.rate_mbps:g}Mb/s" if scenario.rate_mbps else ""
         to = f"{CLIENT}:{BULK_PORT}"
+        # The sender does not leave its warm-up: its measurement would read TCP_INFO of hundreds of
+        # connections, and the counts would include that.
         return [
             f"$inside taskset 2 perpacket-agent load stream --listen {to} --quiet "
             "--cpus 1 >/dev/null &",
             "server=$!",
             *listening(to, "$inside ", "the far end"),
             f"taskset 1 perpacket-agent load stream --to {to} --connections {scenario.connections} "
-            f"--segment-size {scenario.bytes} --duration {FOREVER_S}s --cpus 0 --quiet{rate} "
+            f"--segment-size {scenario.bytes} --warmup {FOREVER_S}s --cpus 0 --quiet{rate} "
             ">/dev/null &",
         ]
     closing = "" if scenario.keep_alive else "--keep-alive 0 "

@@ -6,12 +6,18 @@ use super::kernel::Kernel;
 use crate::connection::ConnectionId;
 use crate::context::{Context, Event};
 use crate::time::{Span, Time};
+use crate::workload::BulkParameters;
 
 /// The sender's progress.
 #[derive(Clone, Debug)]
 pub struct BulkSender {
     segment_bytes: u32,
+    /// Segments of a connection that are written together.
+    burst: u32,
+    /// Time between two bursts.
     interval: Span,
+    /// The least time between two events of the sender; 0 if each burst is an event.
+    sleep: Span,
     /// Accepted connections, in order.
     connections: Vec<ConnectionId>,
     expected: usize,
@@ -20,13 +26,22 @@ pub struct BulkSender {
 }
 
 impl BulkSender {
-    /// A sender of `segment_bytes` at `rate_bps` of payload over `expected` connections.
-    pub fn new(segment_bytes: u32, rate_bps: u64, expected: u32) -> Self {
+    /// The sender of a workload.
+    pub fn new(bulk: &BulkParameters) -> Self {
+        let rate_bps = (bulk.rate_mbps * 1e6) as u64;
+        let bytes = u64::from(bulk.segment_bytes);
+        let round = Span::of_bytes(bytes * u64::from(bulk.connections), rate_bps);
+        let burst = Span::from_us(bulk.burst_us.into())
+            .as_ns()
+            .div_ceil(round.as_ns().max(1));
+        let burst = burst.clamp(1, 64) as u32;
         Self {
-            segment_bytes,
-            interval: Span::of_bytes(u64::from(segment_bytes), rate_bps),
-            connections: Vec::with_capacity(expected as usize),
-            expected: expected as usize,
+            segment_bytes: bulk.segment_bytes,
+            burst,
+            interval: Span::of_bytes(bytes * u64::from(burst), rate_bps),
+            sleep: Span::from_us(bulk.sleep_us.into()),
+            connections: Vec::with_capacity(bulk.connections as usize),
+            expected: bulk.connections as usize,
             next: 0,
             due: Time::ZERO,
         }
@@ -44,22 +59,39 @@ impl BulkSender {
         }
     }
 
-    /// Writes a segment to the next connection, unless its send buffer is full.
+    /// Writes all bursts that are due, or one if each is an event.
     pub fn write(&mut self, kernel: &mut Kernel, context: &mut Context) {
+        let now = context.now;
+        loop {
+            self.write_burst(kernel, context);
+            if self.sleep == Span::ZERO {
+                // A sender that has fallen behind continues at once but does not catch up.
+                self.due = (self.due + self.interval).max(now);
+                break;
+            }
+            self.due += self.interval;
+            if self.due > now {
+                break;
+            }
+        }
+        context.at(self.due.max(now + self.sleep), Event::BulkDue);
+    }
+
+    /// Writes the segments of the next connection that its send buffer has room for.
+    fn write_burst(&mut self, kernel: &mut Kernel, context: &mut Context) {
         let id = self.connections[self.next];
         let distance = kernel.ahead.map_or(0, |ahead| ahead.distance);
         let later = self.connections[(self.next + distance) % self.connections.len()];
         self.next = (self.next + 1) % self.connections.len();
-        // A sender that has fallen behind continues at once but does not catch up.
-        self.due = (self.due + self.interval).max(context.now);
-        context.at(self.due, Event::BulkDue);
-        if let Some(ahead) = kernel.ahead {
-            kernel.fetch_write_ahead(later, ahead);
-        }
-        kernel.cpu.at_connection(&kernel.sockets[id].places);
-        kernel.cpu.run(Operation::UserWrite);
-        if kernel.send_room_bytes(id) >= self.segment_bytes {
-            kernel.enqueue(id, Operation::Write, self.segment_bytes, false, context);
+        for _ in 0..self.burst {
+            if let Some(ahead) = kernel.ahead {
+                kernel.fetch_write_ahead(later, ahead);
+            }
+            kernel.cpu.at_connection(&kernel.sockets[id].places);
+            kernel.cpu.run(Operation::UserWrite);
+            if kernel.send_room_bytes(id) >= self.segment_bytes {
+                kernel.enqueue(id, Operation::Write, self.segment_bytes, false, context);
+            }
         }
     }
 }
