@@ -1,22 +1,24 @@
-# make demo   set up, measure this machine and simulate; writes perpacket-demo.html (and charts
-#             into the folder CHARTS)
-# make test   set up and run the tests, Rust and Python; `make test-full` runs those that take
-#             minutes or judge a result of chance once; `make test-applications` installs the
-#             packages of every application and runs it
-# make check  formatting, lints, types, dependency arrows
-# make docs   build the documents as pages, in docs/_build
-# make pages  the pages of published documents from kept runs, in docs/documents
-# make wheels the package and its agent as wheels, with the emulator's plugin, in dist
-# make bench  the benchmarks (see benches/README.md)
-# make fuzz   every fuzz target, a minute each (FUZZ_SECONDS)
+# make setup  install .venv/bin/perpacket; `make setup-dev` also installs what the tests need
+# make demo   set up, measure this machine and simulate; writes perpacket-demo.html. With
+#             CHARTS=FOLDER it also writes the charts into this folder
+# make test   set up and run the tests, Rust and Python
+# make test-full          run the tests that take minutes, or whose result depends on chance
+# make test-applications  install the packages of every application, and run each
+# make check  check formatting, lints and types
+# make docs   build the documents in docs/_build
+# make pages  write the pages of kept runs in docs/documents; RUN=DIRECTORY keeps a run first
+# make wheels build the package and its agent as wheels, with the emulator's plugin, in dist
+# make bench  run the benchmarks (see benches/README.md)
+# make fuzz   run every fuzz target for a minute (FUZZ_SECONDS)
+# make clean  remove the builds, the built documents and .venv
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.toml')
 
-# These settings build three times as fast as the release settings. `pip install` without make uses
-# the release settings, which optimize the whole program.
+# With these settings the build takes a third of the time. `pip install` without make uses the release
+# settings, which optimize the whole program.
 export CARGO_PROFILE_RELEASE_LTO ?= thin
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
@@ -25,7 +27,7 @@ export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
 
-# The emulator's plugin is a library that QEMU loads. The package and its wheels carry it as a file.
+# The emulator's plugin is a library that QEMU loads. The package and its wheels contain it as a file.
 PLUGIN := libperpacket_emulate_plugin.so
 plugin = cargo build --release --locked --quiet --package perpacket-emulate-plugin && \
 	cp target/release/$(PLUGIN) python/perpacket/emulate/
@@ -47,7 +49,7 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 demo: setup
 	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
-# Each part prints how long it took.
+# Each part prints its duration.
 test: setup-dev
 	tests/install_peers.sh
 	@$(call timed,Rust tests,cargo test --workspace --locked --quiet)
@@ -73,7 +75,7 @@ docs: setup-dev
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build
 	@echo docs/_build/index.html
 
-# RUN: directories of runs to keep first.
+# RUN: directories of runs to keep before the pages are written.
 pages: setup-dev
 	cd docs && ../$(BIN)/python -m from_code.kept_runs $(abspath $(RUN))
 

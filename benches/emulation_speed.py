@@ -1,13 +1,13 @@
-"""The speed of the emulated machine with our plugin against the same QEMU without a plugin.
+"""The speed of the emulated machine with perpacket's plugin and of the same QEMU without a plugin.
 
     .venv/bin/python benches/emulation_speed.py
 
 Both boot the same guest and do the same work: `serve web` on processor 0, which the plugin watches,
 answers a number of requests of `load http` on processor 1 over the two cards. The plugin models two
-levels of caches, four second levels at once, and follows call stacks. It does not cut the turns of
-the processors here, because QEMU alone does not either. The rate is requests by second of QEMU's
-processor time from the first request to the last, in alternation. The bar is half the rate without
-a plugin.
+levels of caches, four second levels at once, and follows call stacks. Like QEMU alone, the plugin
+does not limit the turns of the processors here. The rate is the requests per second of QEMU's
+processor time, from the first request to the last. Runs with and without the plugin alternate. The
+bar is half the rate without a plugin.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ get REQUESTS
 echo '{END}'
 poweroff -f
 """
-"""`guest count` attaches the caches. It looks every millisecond whether its frames are there."""
+"""`guest count` attaches the caches, and checks every millisecond whether its frames have
+passed."""
 
 MEMORY = Memory.of("64K:2", "256K:16,512K:16,1M:16,2M:16", "non-inclusive", "none", 0, "invalidate")
 
 
 def first_files(original: bytes, requests: int, is_plain: bool) -> bytes:
-    """The guest's files with this work in place of that of the plugin.
+    """The guest's files, with the work of this benchmark.
 
     A later archive replaces files of an earlier one.
     """

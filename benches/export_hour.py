@@ -40,7 +40,7 @@ WARM_UP_S = 180.0
 """Time in which the exporter's tables fill."""
 
 GROWTH_KB = 1024
-"""Growth of the exporter's memory that is no leak: pages of its allocator."""
+"""The growth of the exporter's memory up to which it is no leak, but pages of the allocator."""
 
 MISSING_SLACK = 0.02
 """Share of the expected samples that may differ: both counters are read half a second late."""

@@ -49,12 +49,12 @@ from perpacket.measure import agent
 GROUPS = 200
 
 FOLDERS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
-"""Where control groups of version 2 are mounted."""
+"""The folders in which control groups of version 2 may be mounted."""
 
 SLEEPER = "import time\nwhile True: time.sleep(0.1)"
 
 START_S = 10.0
-"""An exporter answers within this time."""
+"""Time limit for the exporter's first answer."""
 
 WINDOW_S = 0.3
 """Length of a window."""

@@ -26,10 +26,10 @@ from pathlib import Path
 from perpacket.measure.agent import find as installed_agent
 
 BAR_BYTES = 10_000
-"""Most memory of the process for a connection."""
+"""The most memory of the process for each connection."""
 
 BAR_CPU = 0.001
-"""Most CPU time over wall time while all connections are idle: a thousandth of a core."""
+"""The most CPU time per wall time while all connections are idle: a thousandth of a core."""
 
 REQUEST = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""How many streams of stored media one core serves, with each way of buffering.
+"""The number of streams of stored media that one core serves, with each way of buffering.
 
     .venv/bin/python benches/media_streams.py full      10,000 streams of 300 kb/s from one core
     .venv/bin/python benches/media_streams.py against   streams at equal lateness, in alternation
@@ -36,7 +36,8 @@ from perpacket.measure.media import gstreamer
 LATENESS_LIMIT_US = 5000.0
 RATE_BPS = 300_000
 DISK_RATE_BPS = 1_500_000
-"""Behind the slow disk: at 300 kb/s packets are 35 ms apart, and a read fits between two."""
+"""The rate with the slow disk. At 300 kb/s, packets are 35 ms apart, and a read would fit between
+two of them."""
 CLIENTS_PER_PROCESS = 5000
 STEP = 1.25
 GSTREAMER = Path(gstreamer.__file__).with_name("gstreamer_server.py")

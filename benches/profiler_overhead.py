@@ -228,7 +228,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--agent", help="default: the installed agent")
     options.add_argument("--pairs", type=int, default=120)
-    options.add_argument("--frequency", help="samples a second; the profiler's own unless given")
+    options.add_argument("--frequency", help="samples a second, by default those of the profiler")
     options.add_argument("--server-cpu", type=int, default=0)
     options.add_argument("--client-cpu", type=int, default=1)
     arguments = options.parse_args()

@@ -75,25 +75,25 @@ http {{
 """
 
 CLIENTS = {
-    "load": lambda said: faultless(json.loads(said)),
-    "wrk": lambda said: found(r"(\d+) requests in", said),
-    "ab": lambda said: found(r"Complete requests:\s+(\d+)", said),
+    "load": lambda output: faultless(json.loads(output)),
+    "wrk": lambda output: found(r"(\d+) requests in", output),
+    "ab": lambda output: found(r"Complete requests:\s+(\d+)", output),
 }
 """Each client's count of responses."""
 
 
-def faultless(said: dict[str, Any]) -> int:
+def faultless(output: dict[str, Any]) -> int:
     """Return the requests of a run without errors."""
-    if said["errors"]:
-        sys.exit(f"the client says: {said['errors']}")
-    return int(said["requests"])
+    if output["errors"]:
+        sys.exit(f"the client printed: {output['errors']}")
+    return int(output["requests"])
 
 
-def found(pattern: str, said: str) -> int:
+def found(pattern: str, output: str) -> int:
     """Return the number of requests that the client printed; all must have succeeded."""
-    match = re.search(pattern, said)
-    if match is None or "Non-2xx" in said:
-        sys.exit(f"the client says:\n{said}")
+    match = re.search(pattern, output)
+    if match is None or "Non-2xx" in output:
+        sys.exit(f"the client printed:\n{output}")
     return int(match.group(1))
 
 
@@ -178,8 +178,8 @@ def responses(arguments: argparse.Namespace, url: str) -> int:
         "ab": ["ab", "-q", "-k", "-c", connections, "-t", seconds, "-n", "100000000", url],
     }
     command = ["taskset", "-c", str(arguments.client_cpu), *commands[arguments.client]]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return CLIENTS[arguments.client](said)
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return CLIENTS[arguments.client](output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a trial itself costs while its windows run, and the time it needs to show 2 %.
+"""The cost of a trial while its windows run, and the time that it needs to show 2 %.
 
     .venv/bin/python benches/trial_overhead.py
     .venv/bin/python benches/trial_overhead.py --pairs 40 --blocks 20
@@ -6,7 +6,7 @@
 The first part is that of `profiler_overhead.py`, with `perpacket trial nothing` in the place of the
 profiler: a trial with one long window runs in half of the windows. It samples at a higher rate than
 a profile. The program also prints the processor time of the trial's processes. The bar is 0.99 or
-more of the throughput, judged as there.
+more of the throughput, as in that benchmark.
 
 The second part runs `perpacket trial nothing` on files of three sizes. From the widths of the
 effect and of the floor the trial computes how many blocks would show a change of 2 %; the program
@@ -32,13 +32,13 @@ TRIAL_WINDOW_S, TRIAL_SETTLE_S = 1.0, 0.2
 """The trial's default windows."""
 
 OWN_SETTLE_S, OWN_S = 4.0, 10.0
-"""Until a trial has imported everything, and the length of the measurement of its own time."""
+"""The time until a trial has imported everything, and the length of the measurement of its cost."""
 
 WINDOWS = 5
 """Windows of one side of a pair: the start of a trial takes longer than a window."""
 
 START_S = 30.0
-"""A trial starts its profiler within this time."""
+"""Time limit for a trial to start its profiler."""
 
 
 @contextmanager

@@ -28,8 +28,9 @@ def _(mo):
     mo.md("""
     # The cost of a packet, in a notebook
 
-    A notebook displays every result. `to_polars()` returns it as a table, `plot()` as a chart. The
-    runs here are short, so that the page appears soon. Omit `run.packets` for runs of full length.
+    A notebook displays every result. `to_polars()` returns a result as a table, `plot()` as a
+    chart. The runs here are short, so that the page appears soon. For runs of full length, omit
+    `short`.
 
     ## One simulated run
     """)
@@ -61,8 +62,8 @@ def _(mo):
     mo.md("""
     ## A study
 
-    A study runs factors with levels and several seeds: which has more effect, a faster NIC or a
-    larger cache?
+    A study runs each combination of its factors' levels with several seeds. This one asks which has
+    more effect: a faster NIC or a larger cache.
     """)
     return
 
@@ -114,8 +115,8 @@ def _(mo):
     mo.md("""
     ## A profile, and the gain of offload
 
-    `perpacket profile --format json > profile.json` measures a real server. This profile is
-    invented, so that the notebook runs on machines that permit no profiling.
+    `perpacket profile --format json > profile.json` measures a real server. The profile below is
+    invented, so that the notebook also runs on machines that permit no profiling.
     """)
     return
 

@@ -21,17 +21,17 @@ DEVICE = "trial0"
 
 @dataclass
 class Network:
-    """A namespace with the devices `trial0` and `trial1`, joined, `trial0` with an address."""
+    """A namespace with the joined devices `trial0`, which has an address, and `trial1`."""
 
     name: str
     holder: subprocess.Popen[bytes]
 
     def place(self, interface: str = DEVICE) -> Place:
-        """The namespace, by its process."""
+        """The place in the namespace, found by its process."""
         return Place.of(pid=self.holder.pid, interface=interface)
 
     def open(self, table: Mapping[str, str], interface: str = DEVICE) -> settings.Setting:
-        """A setting of it."""
+        """A setting in the namespace."""
         return settings.open(table, self.place(interface))
 
     def run(self, *command: str) -> str:
@@ -50,7 +50,7 @@ class Network:
 
 @contextmanager
 def network(queues: int = 2) -> Iterator[Network]:
-    """Make the namespace, and remove it."""
+    """Make a namespace, and remove it at the end of the context."""
     if os.geteuid() != 0:
         skip("netns", "only root makes namespaces")
     name = f"perpacket-test-{secrets.token_hex(4)}"
@@ -62,7 +62,7 @@ def network(queues: int = 2) -> Iterator[Network]:
         skip("netns", error)
     if made.returncode:
         skip("netns", made.stderr.strip())
-    # The namespace exists while the process runs, and Place.of finds it by the process.
+    # `Place.of` finds the namespace by a process that runs in it.
     holder = subprocess.Popen(
         ["ip", "netns", "exec", name, "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE
     )

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A fake perpacket-agent: it prints reports of the right shape at once.
 
-It follows the interface of the agent (the output and its time), so that measured runs are tested
-without measuring. Environment variables change its behaviour and name a log of its commands.
+It has the agent's interface (texts and the times at which they appear), so that measured runs are
+tested without measurements. Environment variables change its behaviour and name a log of commands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOG = "FAKE_AGENT_LOG"
 """Environment variable: a file that gets one line of JSON for each command."""
 
 SERVER_DIES = "FAKE_AGENT_SERVER_DIES"
-"""Environment variable: a part of the root's name; the server of such a root dies early."""
+"""Environment variable: a text; a server whose root's name contains it dies early."""
 
 HOLD_S = "FAKE_AGENT_HOLD_S"
 """Environment variable: the duration of a load in seconds, unless a signal stops it."""

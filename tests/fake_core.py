@@ -1,7 +1,7 @@
 """A fake `perpacket._core`: it computes results from the arguments, at once.
 
-It follows the interface of the core (errors, JSON text, cancelling), so that the Python front is
-tested without simulating. `python tests/fake_core.py ARGUMENTS` is the command line with it.
+It has the interface of the core (errors, JSON text, cancelling), so that the Python front is tested
+without simulations. `python tests/fake_core.py ARGUMENTS` is the command line with the fake core.
 """
 
 from __future__ import annotations

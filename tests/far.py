@@ -1,7 +1,7 @@
 """A remote machine for tests: an ssh server in a network namespace, and hosts that reach it.
 
-It has the files of this machine and its own network. Its keys and its home are in the test's
-folder. Programs of the test find an `ssh` that reads only the test's configuration.
+The machine has the files of this machine and a network of its own. Its keys and its home are in the
+test's folder. Programs of the test find an `ssh` that reads only the test's configuration.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Far:
     """The remote machine, and a host that reaches it."""
 
     target: str
-    """Its address for `ssh`."""
+    """The machine's address for `ssh`."""
     folder: Path
-    """Its `home` and `temporary` files, and the keys `key`, `known` and `authorized`."""
+    """The folder with `home` and `temporary`, and the keys `key`, `known` and `authorized`."""
     near: contract.Host
     environment: Mapping[str, str]
     servers: Mapping[int, contract.Process]
@@ -60,7 +60,7 @@ class Far:
 
     @property
     def temporary(self) -> Path:
-        """The folder of its temporary files."""
+        """The folder of the machine's temporary files."""
         return self.folder / "temporary"
 
     def python(self, script: str, *words: str) -> contract.Completed:

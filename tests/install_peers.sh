@@ -1,11 +1,11 @@
 #!/bin/sh
-# The servers and clients of others that some tests talk to or compare with, the browser that reads
-# reports, and the monitoring system that scrapes. Installs what is missing where it is root and has Debian's package manager; tests
-# skip, with the reason, whatever is missing after that. Starts no service.
+# Installs the programs of others that some tests need: servers and clients to compare with, a browser
+# for reports, and a monitoring system. It needs root and Debian's package manager. If a program is still
+# missing afterwards, the tests that need it skip with the reason. The script starts no service.
 set -u
 
-# QEMU, a kernel and a booted guest by the product's own step. Tests of the emulated machine skip
-# where it fails.
+# `emulate prepare` installs QEMU and a kernel, and boots the guest. If it fails, the tests of the emulated
+# machine skip.
 perpacket="$(dirname "$0")/../.venv/bin/perpacket"
 if [ -x "$perpacket" ]; then
     install=""
@@ -17,12 +17,12 @@ fi
 
 missing=""
 for pair in nginx:nginx-light wrk:wrk ab:apache2-utils sshd:openssh-server ip:iproute2 apache2:apache2-bin \
-    ffmpeg:ffmpeg valgrind:valgrind busybox:busybox-static zstd:zstd gst-launch-1.0:gstreamer1.0-tools chromium:chromium chromedriver:chromium-driver public-inbox-init:public-inbox \
+    ffmpeg:ffmpeg bird:bird2 valgrind:valgrind busybox:busybox-static zstd:zstd gst-launch-1.0:gstreamer1.0-tools chromium:chromium chromedriver:chromium-driver public-inbox-init:public-inbox \
     prometheus:prometheus perf:linux-perf; do
     program=${pair%%:*}
     command -v "$program" >/dev/null || [ -x "/usr/sbin/$program" ] || missing="$missing ${pair#*:}"
 done
-# Plugins and bindings have no program of their own to look for.
+# These plugins and bindings have no program that the loop above could find.
 case $missing in
 *gstreamer*)
     missing="$missing gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad"
@@ -42,7 +42,7 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     exit 0
 fi
 
-# Packages of servers start them; this file, where nobody has one yet, says that they must not.
+# Debian's packages of servers start them. This file forbids it. An existing file is not replaced.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"

@@ -30,7 +30,7 @@ HOSTILE = "<script>alert('x')</script> & \"more\""
 
 @dataclass(frozen=True)
 class InventedRun:
-    """A run with the rate of the table, scaled by the seed equally at every point."""
+    """A run with the rate of the table, times a factor that depends only on the seed."""
 
     point: Point
     seed: int
@@ -66,7 +66,7 @@ class InventedRun:
         return 1, 1
 
     def cancel(self) -> None:
-        """Nothing to cancel."""
+        """Do nothing, because the run takes no time."""
 
 
 @dataclass(frozen=True)

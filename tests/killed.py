@@ -1,8 +1,9 @@
 """Runs or resumes a study in child processes, which a test kills.
 
-Each line of its input is the directory of a run, for which it forks a child. A child that imported
-perpacket would usually be killed during the import, so this process imports it once. It prints the
-child's process id and, after the child's end, its wait status. `python killed.py STUDY`.
+Usage: `python killed.py STUDY`. Each line of standard input is the directory of a run, for which
+the program forks a child. It prints the child's process id and, after the child's end, the wait
+status. It imports perpacket before the forks; otherwise the test would usually kill a child during
+the import.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ DEADLINES = (
     "measure.media.runs.REPORT_S",
     "measure.web.peers.FIND_S",
     "measure.process_tree.READ_S",
+    "measure.router.rip.CONVERGED_S",
+    "measure.router.rip.QUICK_S",
     "measure.router.runner.CHECK_S",
     "measure.router.runs.PLANE_READY_S",
     "measure.web.runs.READY_S",
@@ -33,6 +35,7 @@ DEADLINES = (
     "measure.hosts.machines.COPY_S",
     "measure.hosts.namespaces.READY_S",
     "measure.hosts.namespaces.REPORT_S",
+    "measure.hosts.routed.STEER_S",
 )
 """The time limits of the product, in each module that imports one."""
 

@@ -25,7 +25,7 @@ STEAL_MOST = 0.01
 TRIES = 3
 """The number of measurements before a number counts as wrong.
 
-Chance and a busy machine may affect one measurement, a mistake in the program affects all.
+Chance or a busy machine may affect one measurement. A mistake in the program affects all.
 """
 
 KERNEL_THREADS = 2
@@ -36,7 +36,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Process:
-    """The facts of /proc/PID/stat about a process."""
+    """The values of /proc/PID/stat that this module uses."""
 
     parent: int
     cpu_s: float

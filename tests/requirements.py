@@ -1,8 +1,9 @@
 """The capabilities that tests need: a missing one skips a test, or fails it if it is required.
 
-`PERPACKET_REQUIRE=perf,netns` lists capabilities that the machine must have: a test that lacks one
-of them fails. `PERPACKET_SKIPS=FILE` collects a line for each skipped test. A skip for any other
-reason is a failure (`conftest.py`). `crates/requirements` is the same for the Rust tests.
+`PERPACKET_REQUIRE=perf,netns` lists capabilities that the machine must have: a test fails if it
+needs one of them and the machine lacks it. `PERPACKET_SKIPS=FILE` collects a line for each skipped
+test. A skip for any other reason is a failure (`conftest.py`). The crate `requirements` does the
+same for the Rust tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Advice: evidence, bounds and reasons; and on live set-ups with a known fault."""
+"""Advice has evidence, bounds and reasons, and finds the known fault of a live set-up."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def test_a_process_that_does_not_exist_is_an_error() -> None:
 
 def test_an_unknown_interface_is_an_error_that_lists_the_interfaces() -> None:
     with pytest.raises(ConfigurationError, match="no such interface") as error:
-        observation.around(Profile(document()), None, "nosuch0")
+        observation.of_profile(Profile(document()), None, "nosuch0")
     assert "lo" in error.value.hint
 
 
@@ -379,7 +379,7 @@ class Bed:
 
     @property
     def place(self) -> Place:
-        """The server's end."""
+        """The server's end of the pair of devices."""
         return Place("eth0", Path("/run/netns", self.server))
 
     def wait_for(self, pid: int, listens: int) -> None:

@@ -38,7 +38,7 @@ from perpacket.study.study import Study
 SEEDS = (1, 2, 3)
 COSTS = handoff.Costs(40e-6, 15e-6, 15e-6, 30e-6)
 ON_NIC = {0: 0.0, 512: 0.2, 1024: 0.4, 4096: 0.9}
-"""Share of the work on the NIC at each number of connections."""
+"""The share of the work that the NIC does, by its number of connections."""
 
 GROWTH = 1.1
 """The cost of a simulated request at many connections over its cost at few."""
@@ -134,7 +134,7 @@ WAYS = {"measured": measured, "simulated": simulated, "emulated": emulated}
 
 @dataclass
 class Invented:
-    """A run of one way."""
+    """A run of one method: measured, simulated or emulated."""
 
     point: Point
     seed: int
@@ -149,7 +149,7 @@ class Invented:
         return 0, 1000
 
     def cancel(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because the run takes no time."""
 
 
 @dataclass

@@ -81,7 +81,7 @@ page.front = { path = "/", contains = "hello", next = { front = 0.5 } }
     [
         ("title", "extra = 1\ntitle", "extra"),
         ('ready = "web"', 'ready = "other"', "there is no port other"),
-        ('ports = ["web"]', 'ports = ["database"]', "expected one of the name web"),
+        ('ports = ["web"]', 'ports = ["database"]', "expected a port of the name web"),
         ("title", "uses = ['nosuch']\ntitle", "there is no component nosuch"),
     ],
 )
@@ -211,7 +211,7 @@ def perpacket(*words: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def prepared(request: pytest.FixtureRequest) -> Definition:
-    """A prepared application: the smallest, and with `make test-applications` each."""
+    """A prepared application: the smallest one, or each with `make test-applications`."""
     definition = file.load(request.param)
     missing = packages.missing(definition.debian)
     if missing and definition.name == NAME:
@@ -346,7 +346,7 @@ factors.load.connections = [1, 4]
 def test_a_study_killed_at_a_random_moment_leaves_nothing_after_the_next_start(
     latest_s: float, tmp_path: Path, prepared: Definition
 ) -> None:
-    """While it starts the application, while it warms it up, or while it measures."""
+    """Kill a study while it starts the application, warms it up, or measures."""
     (tmp_path / "killed.toml").write_text(KILLED.replace("NAME", prepared.name))
     cache = preparation.place_of(prepared)
     content = sizes_of(cache)

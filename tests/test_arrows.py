@@ -38,7 +38,7 @@ CRATES: dict[str, set[str]] = {
     },
     "python": {"emulate", "simulate", "workload"},
 }
-"""What each Rust crate may depend on, of our own; tests of each may use `requirements`."""
+"""The crates of this workspace on which each crate may depend. All tests may use `requirements`."""
 
 PACKAGES: dict[str, set[str]] = {
     "__init__": {"library", "show", "simulation"},
@@ -51,7 +51,7 @@ PACKAGES: dict[str, set[str]] = {
     "models": {"analysis", "errors", "study"},
     "study": {"errors"},
     "run": {"__init__", "analysis", "errors", "simulation", "study", "whole_file"},
-    "measure": {"__init__", "errors", "study", "traces", "whole_file"},
+    "measure": {"__init__", "errors", "executables", "study", "traces", "whole_file"},
     "executables": set(),
     "machine": {"emulate", "errors", "executables", "measure"},
     "emulate": {"analysis", "errors", "executables", "measure", "simulation", "study"},
@@ -64,7 +64,7 @@ PACKAGES: dict[str, set[str]] = {
         *("models", "run", "show", "simulation", "study", "traces"),
     },
 }
-"""What each module or package of `perpacket` may import, of our own. No module imports `cli`.
+"""The modules of `perpacket` that each module or package may import. No module imports `cli`.
 
 `__init__` is `import perpacket`, which has the version and loads nothing else.
 """
@@ -74,7 +74,7 @@ HEAVY = {"polars", "altair", "numpy", "vl_convert", "distributed"}
 
 
 def own_crates(manifest: Path) -> set[str]:
-    """The crates of ours that a manifest depends on, builds and tests included."""
+    """The crates of this workspace on which a manifest depends, also for builds and tests."""
     content = tomllib.loads(manifest.read_text())
     tables = ("dependencies", "dev-dependencies", "build-dependencies")
     names = {name for table in tables for name in content.get(table, {})}
@@ -85,7 +85,7 @@ def own_crates(manifest: Path) -> set[str]:
 @pytest.mark.parametrize("manifest", sorted(ROOT.glob("crates/*/Cargo.toml")), ids=str)
 def test_a_crate_depends_on_those_below_it_alone(manifest: Path) -> None:
     crate = manifest.parent.name
-    assert crate in CRATES, f"{crate} is new: say here what it may depend on"
+    assert crate in CRATES, f"{crate} is new: add the crates on which it may depend"
     assert own_crates(manifest) <= CRATES[crate]
 
 
@@ -193,13 +193,13 @@ def test_no_module_imports_itself_through_others() -> None:
 
 
 def module_name(file: Path) -> str:
-    """`run.start`; a package's own file has the package's name."""
+    """The name of a module, such as `run.start`; `__init__.py` has the package's name."""
     parts = file.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imported_modules(file: Path, modules: dict[str, Path]) -> set[str]:
-    """The modules of ours that run when this one is imported."""
+    """The modules of `perpacket` that importing this module runs."""
     found: set[str] = set()
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("perpacket"):
@@ -211,7 +211,7 @@ def imported_modules(file: Path, modules: dict[str, Path]) -> set[str]:
 
 
 def canonical(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
+    """A distribution's name, normalized as in PEP 503."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -264,7 +264,7 @@ def test_every_module_is_imported_or_named_by_another() -> None:
             if other != name
         )
         by_package = f'"{last}:' in texts.get(folder, "")
-        # A program for another Python is read as a file.
+        # A program for another Python is no module: its text is read from the file.
         by_file = any(f'"{last}.py"' in text for text in texts.values())
         assert by_path or by_package or by_file, f"{name}: no module uses it"
 

@@ -30,7 +30,7 @@ CONTAINER = "0123456789abcdef" * 4
 FREQUENCY_HZ = 997
 
 BUSY_LEAST_S = 0.2
-"""Processor time of the group from which on its share is judged."""
+"""The least processor time of the group for judging its share."""
 
 TOLERANCE = 0.35
 """Largest relative difference from the kernel's account: six deviations of 200 samples."""
@@ -46,7 +46,7 @@ BUSY = "while True:\n    pass\n"
 
 
 def hierarchy() -> Path:
-    """Where version 2 of control groups is mounted."""
+    """The folder in which version 2 of control groups is mounted."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -107,7 +107,7 @@ def own_agent() -> str:
 
 
 def used_s(folder: Path) -> float:
-    """Processor time of a group, by the kernel's account."""
+    """Processor time of a group, counted by the kernel."""
     found = re.search(r"^usage_usec (\d+)$", (folder / "cpu.stat").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) / 1e6
@@ -168,7 +168,7 @@ def test_packets_are_those_of_the_groups_namespace() -> None:
     if os.geteuid() != 0:
         skip("root", "namespaces need root")
     top = f"perpacket-test-{os.getpid()}"
-    # A namespace whose loopback is down: it has no packets, whatever the machine does.
+    # The loopback of a new namespace is down, so the namespace has no packets.
     with (
         group(top) as folder,
         running(folder, "unshare", "--net", sys.executable, "-c", BUSY) as process,

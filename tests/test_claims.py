@@ -1,8 +1,9 @@
 """Claims are right: runs with a known difference, under the noise of a shared machine.
 
-The noise has heavy tails (Student's t with three degrees of freedom), a part that all points of a
-block share, and neighbouring blocks that are alike. Each kind of claim is made of many such runs:
-false claims are at most as many as the confidence allows, and large differences are found.
+The noise has heavy tails (Student's t with three degrees of freedom). A part of it affects all
+points of a block, and neighbouring blocks are alike. The tests make each kind of claim about many
+such runs. False claims are at most as many as the confidence allows, and large differences are
+found.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ BLOCKS = 8
 TRIALS = 1_000
 NOMINAL = 0.05
 ALLOWED = NOMINAL + 1.645 * math.sqrt(NOMINAL * (1 - NOMINAL) / TRIALS)
-"""A true rate of 5 % exceeds this share of the trials in one test of twenty."""
+"""The largest allowed share of false claims. With a true rate of 5 %, one test in twenty exceeds
+it by chance."""
 
 SHARED, OWN = 0.03, 0.015
 """Standard deviations of a block and of a run within it, as shares of the value."""
@@ -47,7 +49,7 @@ def heavy(chance: random.Random) -> float:
 
 
 def blocks(chance: random.Random) -> Iterator[float]:
-    """What each block does to all of its runs."""
+    """The effect of each block on all of its runs."""
     state = heavy(chance)
     for _ in range(BLOCKS):
         yield SHARED * state

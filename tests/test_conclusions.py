@@ -93,7 +93,7 @@ class Invented:
         return 0, 1
 
     def cancel(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because the run takes no time."""
 
 
 class Runner(EmulatedRunner):

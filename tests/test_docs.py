@@ -66,7 +66,7 @@ def commands(page: Path) -> str:
 
 @cache
 def capabilities() -> dict[str, str]:
-    """Return why this machine lacks each capability; the reason is empty if it has it."""
+    """Return, by capability, the reason why this machine lacks it; empty if it does not."""
     from perpacket import machine
 
     found = {item.name: "" if item.available else item.detail for item in machine.examine()}
@@ -87,7 +87,7 @@ def skip_unless_possible(page: Path) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports without a listener."""
+    """Return ports on which no program listens."""
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(one.getsockname()[1]) for one in listeners]
     for one in listeners:
@@ -178,7 +178,7 @@ def test_the_tutorial_and_most_how_tos_have_commands() -> None:
 
 PATH = re.compile(r"`((?:[\w.*-]+/)+[\w.*-]*|[\w-]+\.(?:py|rs|toml|md))`")
 PATH_ROOTS = ("", "crates/**", "python/perpacket/**")
-"""A path in backquotes, and the folders of the repository that it may be relative to."""
+"""The folders of the repository to which a path in backquotes may be relative."""
 
 
 def test_every_path_in_the_architecture_exists() -> None:

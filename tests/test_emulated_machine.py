@@ -1,6 +1,6 @@
 """`perpacket emulate` with a guest: real frames between two cards, counted exactly and repeatably.
 
-The guest is booted once and stays in the cache folder of the user.
+The guest is booted once and stored in the cache folder of the user.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
 pytestmark = [pytest.mark.live]
 
+BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
+"""A process that never waits, and that ends with the process of the tests."""
+
 SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
 
 
@@ -46,7 +49,7 @@ def session() -> Session:
 @pytest.fixture
 def busy() -> Iterator[None]:
     """A process on every processor that never waits."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(2)]
     yield
     for loop in loops:
         loop.kill()
@@ -72,7 +75,7 @@ def test_the_same_command_prints_the_same_bytes_twenty_times(session: Session, b
 def test_the_window_ends_with_the_burst_that_completes_its_frames(session: Session) -> None:
     counts: Any = runs.variant(session.emulator, session.plugin, session.machine, SMALL, 0)
     frames = counts["frames"]
-    # Several frames can arrive in the turn of the other processor: they count together.
+    # Several frames can arrive in the turn of the other processor. Then they count together.
     assert 0 <= frames["sent"] + frames["received"] - SMALL.frames < 16
     # Every instruction of processor 0 is in one row.
     assert sum(row["instructions"] for row in counts["counts"]) == counts["instructions"]
@@ -164,7 +167,7 @@ def test_a_snapshot_that_cannot_be_restored_is_an_error_that_names_it(
     damaged = Prepared(tmp_path, session.machine.kernel)
     with pytest.raises(RunFailed, match=r"/state: the machine's state cannot be") as failed:
         runs.variant(session.emulator, session.plugin, damaged, SMALL, 0)
-    assert failed.value.hint == f"remove {tmp_path}, and it is prepared again"
+    assert failed.value.hint == f"remove {tmp_path}; the next emulation prepares the machine again"
 
 
 def test_an_emulator_that_refuses_the_plugin_is_named(session: Session, tmp_path: Path) -> None:
@@ -222,7 +225,7 @@ def test_a_killed_emulation_leaves_no_process_and_no_part(session: Session) -> N
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for does not."""
+    """Whether a process runs; an ended process that nobody has waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

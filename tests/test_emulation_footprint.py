@@ -19,7 +19,8 @@ RECORDING = ROOT / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
 PAGE = ROOT / "docs" / "emulation.md"
 
 TOLERANCE = 0.03
-"""A simulated number on the page may differ from a run by its last digit, or by this part."""
+"""The share by which a simulated number on the page may differ from a run, besides its last
+digit."""
 
 
 def test_a_recording_becomes_a_machine_of_the_simulators_operations(

@@ -263,12 +263,12 @@ def test_the_reason_of_a_failure_is_reported_before_others_are_stopped_by_it() -
     executor = ThreadExecutor(1)
     stopped_when_told: list[bool] = []
 
-    class Told(SimpleQueue[Finished]):
+    class Recorded(SimpleQueue[Finished]):
         def put(self, item: Finished, block: bool = True, timeout: float | None = None) -> None:
             stopped_when_told.append(executor._stopped)
 
     job = Job(TravellingRunner(failing="p-1"), Point("p", "web"), 1, False)
-    executor._perform(job, Told())
+    executor._perform(job, Recorded())
     assert stopped_when_told == [False]
     assert executor._stopped
 

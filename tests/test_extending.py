@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 
 
 def block(language: str, part: str) -> str:
-    """The block of a language that contains a text."""
+    """The code block of a language that contains a text."""
     blocks: list[str] = re.findall(
         rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
     )

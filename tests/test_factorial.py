@@ -27,7 +27,7 @@ def test_the_worked_example_has_the_published_effects_and_shares() -> None:
 
 
 def test_the_worked_example_has_the_published_intervals() -> None:
-    """Example 18.3 prints them at 90 %, with t = 1.86 and 1.03 as an effect's deviation."""
+    """Example 18.3 prints the intervals at 90 %, with t = 1.86 and a deviation of 1.03."""
     found = allocate(factorial.full(["A", "B"]), MEMORY_AND_CACHE, confidence=0.90)
     main = found.effects["A",]
     assert (main.low, main.high) == pytest.approx((19.59, 23.41), abs=0.02)

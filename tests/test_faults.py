@@ -41,14 +41,14 @@ factors.machine.l2.size_kib = [256, 512]
 
 KILLS = 20
 SEED = 20_061_106
-"""Seed of the moments at which the study is killed."""
+"""Seed of the random moments at which the test kills the study."""
 
 LATEST = 0.2
-"""The latest moment, over what the whole study takes."""
+"""The latest moment, as a share of the time of the whole study."""
 
 
 def results(directory: RunDirectory) -> dict[str, bytes]:
-    """Every observation file's bytes without the timing, which is the machine's."""
+    """Every observation file's bytes, without the timing, which depends on the machine."""
     found = {}
     for file in (directory.path / "observations").iterdir():
         text, timing, _ = file.read_bytes().rpartition(b'"timing"')
@@ -150,7 +150,7 @@ from perpacket.cli import app
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
 raise SystemExit(app.run(sys.argv[2:]))
 """
-"""A command line that cannot write files longer than its first argument: a disk full at that."""
+"""A command line that cannot write files longer than its first argument, as on a full disk."""
 
 
 def on_full_disk(size_bytes: int, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -35,7 +35,8 @@ RULES = {"kind": "nft-rules"}
 CHANGES = [(SG, "off"), (TSO, "off"), (AUTOCORKING, "0"), (MTU, "1400"), (RULES, "3")]
 
 LONGEST_WAIT_S = 0.6
-"""Longer than a trial needs to start its guardian and to change each setting several times."""
+"""The longest wait before a kill. A trial needs less to start its guardian and to change each
+setting several times."""
 
 
 def command(net: Network, changes: list[tuple[dict[str, str], str]]) -> list[str]:

@@ -47,7 +47,10 @@ def test_a_machine_without_a_profile_has_a_row_and_a_note() -> None:
     table = shown.table(states)
     assert table.rows[1][0] == "b: no profile"
     assert len(table.rows) == 2
-    assert notes(states) == ["b: the connection is lost", "a: its clock is +3.00 s from ours"]
+    assert notes(states) == [
+        "b: the connection is lost",
+        "a: its clock differs from this machine's by +3.00 s",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,9 +123,9 @@ def test_three_machines_are_profiled_and_one_that_dies_is_a_row(tmp_path: Path) 
         assert eventually(have_windows), watch.stderr
         kill_sessions(far.servers[PORTS[1]].pid)
         assert eventually(lambda: [bool(one["error"]) for one in states()] == [False, True, False])
+        assert eventually(lambda: targets[1] in watch.stderr)
         watch.send_signal(signal.SIGINT)
         assert watch.wait(PATIENCE_S) == 0
-        assert targets[1] in watch.stderr
 
 
 def kill_sessions(sshd: int) -> None:

@@ -1,4 +1,4 @@
-"""`top`, `doctor` and the verbs of the agent, with a shell script as the agent."""
+"""`top`, `doctor` and the verbs of the agent, with a shell script in place of the agent."""
 
 from __future__ import annotations
 

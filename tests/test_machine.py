@@ -1,4 +1,4 @@
-"""What `doctor` finds, on machines made up of files and refusals, and on this one."""
+"""The findings of `doctor` on imitated machines (files and errors), and on this machine."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from perpacket.machine import (
     processors,
     programs,
 )
-from perpacket.machine.capability import Group, Question
+from perpacket.machine.capability import Check, Group
 from perpacket.machine.files import Files
 from perpacket.measure.cpu_lists import numbers, ranges
 from perpacket.measure.hosts import record
 
 CPU = "sys/devices/system/cpu"
 
-QUESTION = Question("thing", Group.NETWORK, "all is lost", "buy one")
+CHECK = Check("thing", Group.NETWORK, "all is lost", "buy one")
 
 
 def made_of(folder: Path, contents: dict[str, str]) -> Files:
@@ -47,8 +47,8 @@ def named(found: list[Capability], name: str) -> Capability:
 
 
 def test_only_a_missing_capability_has_a_next_step() -> None:
-    assert QUESTION.answer(True, "here") == Capability("thing", True, "here", "", "", Group.NETWORK)
-    lack = QUESTION.answer(False, "gone")
+    assert CHECK.result(True, "here") == Capability("thing", True, "here", "", "", Group.NETWORK)
+    lack = CHECK.result(False, "gone")
     assert (lack.cost_of_lack, lack.next_step) == ("all is lost", "buy one")
 
 
@@ -56,8 +56,8 @@ def test_the_detail_is_the_error_of_the_system() -> None:
     def refuse() -> str:
         raise PermissionError(1, "Operation not permitted")
 
-    assert QUESTION.attempt(refuse).detail == "operation not permitted"
-    assert QUESTION.attempt(lambda: "it opens").detail == "it opens"
+    assert CHECK.attempt(refuse).detail == "operation not permitted"
+    assert CHECK.attempt(lambda: "it opens").detail == "it opens"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_threads_of_one_core_and_shared_caches_are_named(tmp_path: Path) -> None
     assert named(found, "own_caches").detail == (
         "shared: L1 of 32K by 0-1 and 2-3; L3 of 8192K by 0-3"
     )
-    # Time that is stolen from processors that we may not use does not count.
+    # Stolen time of processors that this process may not use does not count.
     found = processors.capabilities(files, usable=[0, 2])
     assert named(found, "own_cores").available
     assert named(found, "own_caches").detail == "shared: L3 of 8192K by 0,2"
@@ -176,7 +176,7 @@ def test_segmentation_offload_of_one_interface_is_enough() -> None:
 
 
 def test_a_queueing_discipline_is_available_if_an_interface_accepts_it() -> None:
-    lack = Question("netem", Group.NETWORK, "no latency", "go without").answer(False, "not listed")
+    lack = Check("netem", Group.NETWORK, "no latency", "go without").result(False, "not listed")
     works = disciplines.tried(lack, lambda name: (0, ""))
     assert works.available
     assert not works.next_step
@@ -230,7 +230,7 @@ def test_a_machine_with_nothing_lacks_every_capability(
 
 
 def test_without_an_agent_its_capabilities_are_missing_and_not_unknown() -> None:
-    alone = [machine.kernel.QUESTION.answer(False, "no executable")]
+    alone = [machine.kernel.CHECK.result(False, "no executable")]
     with pytest.raises(MachineLacks, match="agent is missing"):
         machine.check(alone, ["pmu"])
     with pytest.raises(ConfigurationError, match="unicorns"):
@@ -262,9 +262,9 @@ def test_a_machine_without_records_of_studies_has_nothing_left_over(
 
 
 def test_one_error_names_all_missing_required_capabilities() -> None:
-    lacks = [Question(name, Group.NETWORK, "", f"get {name}").answer(False, "") for name in "ab"]
+    lacks = [Check(name, Group.NETWORK, "", f"get {name}").result(False, "") for name in "ab"]
     with pytest.raises(MachineLacks) as caught:
-        machine.check([*lacks, QUESTION.answer(True, "")], ["a", "thing", "b"])
+        machine.check([*lacks, CHECK.result(True, "")], ["a", "thing", "b"])
     assert caught.value.hint == "a: get a; b: get b"
 
 

@@ -53,7 +53,7 @@ def test_a_surface_has_every_stride_that_fits_a_block(length: Length, largest: i
     assert max(map(int, every)) == 256
 
     def strides(operation: str) -> set[object]:
-        """Those of the smallest working set."""
+        """The numbers of the smallest working set."""
         smallest = {"operation": operation, "working_set_bytes": 512}
         return {f["stride_words"] for f in factors if smallest.items() <= f.items()}
 
@@ -172,7 +172,7 @@ class InventedRun:
         return 1, 1
 
     def cancel(self) -> None:
-        """Nothing to cancel."""
+        """Do nothing, because the run takes no time."""
 
 
 class InventedRunner:

@@ -61,7 +61,7 @@ class FakeRun:
         return 0, 1000
 
     def cancel(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because the run takes no time."""
 
 
 @dataclass
@@ -221,7 +221,7 @@ def test_a_study_is_not_resumed_on_another_testbed(tmp_path: Path) -> None:
     directory = run(FakeMeasuredRunner(), tmp_path / "run")
     directory.observation_path("web-1c", 1).unlink()
     other = FakeMeasuredRunner(setup=SetupDescription({"network": "loopback"}))
-    with pytest.raises(ConfigurationError, match="begun with network veth, here it is loopback"):
+    with pytest.raises(ConfigurationError, match="begun with network veth, now it is loopback"):
         start.resume(make_study(other), directory)
     assert other.ran == []
 

@@ -23,6 +23,7 @@ from perpacket.measure.web.plan import Plan
 from perpacket.run import configuration_file, start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html
+from perpacket.show.charts import curve
 from perpacket.study import library, load
 from perpacket.study.lengths import LENGTHS, Length
 from perpacket.study.point import Point
@@ -39,10 +40,13 @@ REFERENCES = {
     "web-servers": "isa2003.toml",
 }
 SERVED = tuple(REFERENCES)
-"""Studies of what a packet costs a web server or the bulk sender; the others have tests of their
-own."""
+"""Studies of the cost of a packet for a web server or the bulk sender. Other studies have tests of
+their own."""
 
 MEASURED_STUDIES = [name for name in library.names() if library.find(name).is_measured]
+
+LONGEST_MS = {"breakdown": 1_800_000, "web-servers": 900_000, "tr05-450": 900_000}
+"""The longest measuring time of the default length, if it is not ten minutes."""
 
 SCOPES = [(name, length) for name in SERVED for length in LENGTHS]
 
@@ -61,12 +65,12 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
 
 @pytest.mark.parametrize("name", MEASURED_STUDIES)
 def test_the_default_length_takes_at_most_ten_minutes(name: str) -> None:
-    """Or half an hour with six workloads on many clients each."""
+    """Check the limit: fifteen minutes with two methods, half an hour with six workloads."""
     study = library.find(name)
     measured = [point for point in study.points if point.name not in study.simulated]
     runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in measured]
     expected_ms = sum(run.progress()[1] for run in runs)
-    assert expected_ms * len(study.seeds) <= (1_800_000 if name == "breakdown" else 600_000)
+    assert expected_ms * len(study.seeds) <= LONGEST_MS.get(name, 600_000)
 
 
 def test_the_expected_time_is_in_seconds_for_a_short_study_and_in_minutes_for_a_long_one() -> None:
@@ -162,7 +166,7 @@ def test_every_figure_names_existing_quantities(name: str) -> None:
 
 def test_experiments_are_selected_by_name() -> None:
     study = library.find("tr05-450", only=("packet-rate",))
-    assert [point.factors["rate_mbps"] for point in study.points] == [100, 300, 600, 900]
+    assert [point.factors["rate_mbps"] for point in study.points] == list(range(100, 1000, 100))
     assert {figure.x for figure in study.figures} == {"rate_mbps"}
     with pytest.raises(ConfigurationError, match="--only seven"):
         library.find("tr05-450", only=("seven",))
@@ -291,6 +295,8 @@ class ProfiledRun(FakeRun):
         connections = self.point.factors["connections"]
         assert isinstance(connections, int)
         dearer = 1 + 0.1 * connections.bit_length() + 0.001 * self.seed
+        if self.point.factors["events"] == "misses":
+            return replace(outcome, result=misses_of(dearer))
         busy_ns = sum(NS_BY_REGION.values())
         layers = {
             name: {"cpu_ns_per_segment": ns * dearer, "share": ns / busy_ns}
@@ -307,6 +313,36 @@ class ProfiledRun(FakeRun):
             "doubts": {"client_limited": self.point.name == "trace-512c"},
         }
         return replace(outcome, result=result)
+
+
+def misses_of(dearer: float) -> dict[str, object]:
+    """The result of a machine that counts every miss but those of instruction fetches."""
+    events = ("l1d", "itlb", "dtlb", "branch")
+    cost = {f"{event}_misses_per_packet": dearer for event in events}
+    layers = dict.fromkeys(NS_BY_REGION, cost)
+    return {"layers": layers, "regions": {"tcp": cost, "system_call": cost}, "doubts": {}}
+
+
+def test_misses_are_drawn_and_compared_where_the_machine_counts_them(tmp_path: Path) -> None:
+    study = library.find("tr05-450", only=("misses",))
+    runner = ProfiledRunner(lambda *_: None)
+    study = replace(study, runner=runner, measured_runner=runner)
+    directory = start.run(study, tmp_path / "run", seeds=(1, 2, 3))
+    analysis = analyze(directory.study(), directory)
+    rows = {row.published.figure: row.verdict_text for row in analysis.comparisons}
+    for region in ("TCP", "SystemCall"):
+        assert rows[f"tr05-450/f7-{region}-C512-l1-change"].startswith("same direction")
+    drawn = {
+        figure.title: plot.draw(600).to_json()
+        for figure in analysis.study.figures
+        if figure.kind == "curve" and (plot := curve.curves(figure, analysis)) is not None
+    }
+    assert set(drawn) == {
+        f"Other misses per packet by connections: {part}" for part in ("TCP", "system calls")
+    }
+    chart = drawn["Other misses per packet by connections: TCP"]
+    assert "dtlb" in chart
+    assert "l1i" not in chart
 
 
 @pytest.fixture

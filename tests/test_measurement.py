@@ -1,7 +1,7 @@
 """A measured run has server, load and profile in one window, and reports doubts.
 
-The hosts are processes of this machine, and the agent is a stand-in. The tests check the commands
-that they get, the order of the commands, and the use of their reports.
+The hosts are processes of this machine, and the agent is a fake. The tests check the commands that
+the hosts get, the order of the commands, and the use of the reports.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FakeTestbed(AbstractContextManager["FakeTestbed"]):
         return self.inner.clients
 
     def set_quickack(self, is_on: bool) -> None:
-        """Refuse, as hosts without routes of their own do."""
+        """Raise an error, as hosts without routes of their own do."""
         if is_on:
             raise MachineLacks("no route attribute here")
 
@@ -133,6 +133,7 @@ def study_of(beds: OpenedTestbeds, *points: Point) -> Study:
 BULK = point("bulk", "stream", load__connections=4, load__rate_mbps=100)
 FILE = point("ab", "file", load__connections=8, load__size_bytes=509, load__keep_alive="false")
 SURGE = point("surge", "surge", load__users=25)
+WEBSTONE = point("mix", "webstone", load__connections=20, load__keep_alive="false")
 LATE = point("late", "stream", network__kind="delayed", network__latency_ms=5)
 
 
@@ -219,7 +220,7 @@ def test_files_of_a_dead_study_are_removed_and_those_of_an_active_one_stay(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    # A process number that another process has now does not count as alive.
+    # The owner does not count as alive if another process now has its process id.
     taken = f"{os.getpid()}-1"
     for maker in (f"{dead.pid}-1", taken, own_name(), "nobody"):
         (tmp_path / f"{PREFIX}{maker}-abc").mkdir()
@@ -311,6 +312,22 @@ def test_another_server_is_started_by_its_command(
     assert not any("--requests" in one for one in commands_of(log, "profile"))
 
 
+def test_webstones_clients_request_its_mix_each_time_over_a_new_connection(
+    beds: OpenedTestbeds, log: Path, tmp_path: Path
+) -> None:
+    assert not start.run(study_of(beds, WEBSTONE), tmp_path / "run").failures()
+    (files, *_) = commands_of(log, "load", "files")
+    assert files[2] == "webstone"
+    load = commands_of(log, "load", "http")[0]
+    assert load[load.index("--workload") + 1] == "webstone"
+    assert load[load.index("--connections") + 1] == "20"
+    assert load[load.index("--http") + 1] == "1.0"
+    assert "--keep-alive" not in load
+    kept = {"load.kind": "webstone", "load.connections": 20}
+    with pytest.raises(ValueError, match=r"load\.keep_alive false for WebStone"):
+        Plan.model_validate(kept)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
@@ -392,11 +409,21 @@ def test_with_sampled_cycles_a_layers_time_is_its_share_of_the_busy_time() -> No
     assert layers["tcp"]["cpu_ns_per_segment"] == pytest.approx(0.5 * 1.01e9 / 200)
 
 
+def test_misses_a_second_are_those_of_all_layers_if_a_counter_counted_them() -> None:
+    plan = validated(Plan, FILE)
+    counted = {"tcp": {"llc_misses_per_packet": 3.0}, "ip": {"llc_misses_per_packet": 1.0}}
+    for layers, misses in ((counted, 400.0), (PROFILE["layers"], None)):
+        reports = RunReports(PROFILE | {"layers": layers}, [LOAD], None, None, 0.1, 0.5)
+        assert summarize(plan, reports).get("cache_misses_per_s") == misses
+
+
 def test_the_rates_of_several_clients_add_up_and_the_slowest_has_the_latency() -> None:
     quantiles = ({"response": {"p99": 900.0}}, {"response": {"p99": 400.0}})
-    loads = [LOAD | {"latency_us": one} for one in quantiles]
+    opened = {"connections_opened": 30, "duration_s": 2.0}
+    loads = [LOAD | opened | {"latency_us": one} for one in quantiles]
     result = summarize(validated(Plan, FILE), RunReports(PROFILE, loads, None, None, 0.1, 0.5))
     assert result["requests_per_s"] == 198.0
+    assert result["connections_per_s"] == 30.0
     assert result["latency_us"] == {"response": {"p99": 900.0}}
 
 
@@ -432,7 +459,7 @@ be_patient(t.pytest.MonkeyPatch().setattr)
 path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
 
 def stay(run, duration_s, monitored):
-    # The third run stays in the middle until we are killed.
+    # The third run waits in its middle until the test kills this process.
     if len(list((path / "observations").glob("*.json"))) == 2:
         print("waiting", flush=True)
         time.sleep(PATIENCE_S)

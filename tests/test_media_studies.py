@@ -1,7 +1,7 @@
 """The studies of stored media: their commands, their results and their published figures.
 
-Most runs here have a stand-in for the agent. One has the agent itself, and its test asserts only
-facts that are true on every machine.
+Most runs here use a fake agent. One run uses the real agent, and its test asserts only facts that
+are true on every machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perpacket.measure.hosts import contract as hosts
 from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.record import own_name
-from perpacket.measure.media import disk, gstreamer, memory, programs
+from perpacket.measure.media import caches, disk, gstreamer, memory, programs
 from perpacket.measure.media import summary as media_summary
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.runner import MediaRunner, check_commands, impossible
@@ -111,7 +111,7 @@ def test_an_observation_has_the_results_of_clients_and_their_cost_at_the_server(
     assert (result["clients"], result["played"], result["refused"]) == (4, 3, 1)
     assert (result["throughput_mbps"], result["loss_share"]) == (4.0, 0.01)
     assert result["not_playing_share"] == 0.25
-    # The stand-in's reports are two seconds apart. These are its counts in that time.
+    # The fake agent's reports are two seconds apart. These are its counts in that time.
     assert (result["server_cpu_percent"], result["packets_per_s"]) == (25.0, 500.0)
     assert (result["page_faults_per_s"], result["context_switches_per_s"]) == (11.0, 155.0)
     assert result["cpu_us_per_packet"] == 500.0
@@ -119,10 +119,29 @@ def test_an_observation_has_the_results_of_clients_and_their_cost_at_the_server(
     assert (served["--buffering"], served["--read-delay"]) == ("double", "0ms")
     assert "streams" not in json.dumps(outcome.raw["load"])
     # No program counted cache misses. The result omits them and has the reason.
-    assert not [name for name in result if name.startswith("cache_misses")]
+    assert not [
+        name for name in result if name.startswith(("cache_misses", "l1d_misses", "memory_read"))
+    ]
     could_not = setup.facts["could_not"]
     assert isinstance(could_not, list)
     assert "pmu: time alone, no cycles" in could_not
+
+
+def test_misses_of_both_levels_are_rates_where_they_are_counted() -> None:
+    profile: dict[str, object] = {
+        "window_s": 2.0,
+        "packets": {"sent": 900, "received": 100},
+        "layers": {
+            "ip": {"l1d_misses_per_packet": 3.0, "llc_misses_per_packet": 1.0},
+            "user": {"l1d_misses_per_packet": 1.0, "llc_misses_per_packet": None},
+        },
+    }
+    # 500 packets a second; a miss of the last level reads a line of 64 bytes.
+    assert caches.counted(profile) == {
+        "l1d_misses_per_s": 2000.0,
+        "memory_read_mbytes_per_s": 0.032,
+    }
+    assert caches.counted({**profile, "layers": {"ip": {"cpu_s": 1.0}}}) == {}
 
 
 def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(
@@ -443,7 +462,7 @@ def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
     directory = start.run(replace(study, runner=runner, measured_runner=runner), tmp_path / "run")
     found = directory.study()
     rows = {row.published.figure: row for row in analyze(found, directory).comparisons}
-    # Charts take time: two of each study.
+    # Charts take time, so draw two of each study.
     drawn = replace(found, figures=found.figures[:2])
     page = html.write(analyze(drawn, directory), tmp_path / "report.html").read_text()
     assert "Nothing to draw" not in page

@@ -127,14 +127,14 @@ def published_servers() -> dict[str, bounds.Server]:
 def test_equations_3_1_to_3_5_have_the_numbers_of_section_3_3_1() -> None:
     assert data_movement.stall_cycles(7, 0.5, 1, 10) == 35
     assert data_movement.stall_cycles(7, 0.5, 2, 10) == 70
-    # At a miss rate of 1: 10 cycles of waiting per instruction, and a ratio of 11.
+    # At a miss rate of 1, an instruction waits for 10 cycles, and the ratio is 11.
     assert data_movement.stall_cycles_at_one_access(1, 1) == 10
     assert data_movement.cache_overhead(1) == 11
     assert data_movement.time_without_cache_s(1e9, 2, 0.5e-9) == 1
     # Near 0.1 the throughput is half of that without a cache.
     assert 1 / data_movement.cache_overhead(0.1) == 0.5
     assert data_movement.time_with_cache_s(1e9, 1, 1e-9, 0.1) == pytest.approx(2)
-    # Slip: 16 words in a line are 6.25 %, but a line of 32 bytes has 8 words of 4 bytes.
+    # Mistake: the source's 6.25 % is for 16 words, but a line of 32 bytes has 8 words of 4 bytes.
     assert data_movement.sequential_miss_rate(1, 16) == 0.0625
     assert data_movement.sequential_miss_rate(4, 32) == 0.125
     assert data_movement.sequential_miss_rate(64, 32) == 1
@@ -188,9 +188,9 @@ def test_equations_3_12_to_3_14_have_the_numbers_of_table_3_1() -> None:
         assert round(data_movement.rtp_mbps(server, as_printed=True)) == streams
         assert round(data_movement.http_mbps(server, as_printed=True)) == streams
         assert round(data_movement.ip_mbps(server)) == forwarding
-        # Slip: section 3.4.3 concludes that every server exceeds 2 GByte/s.
+        # Mistake: section 3.4.3 concludes that every server exceeds 2 GByte/s.
         assert max(streams, forwarding) / 8 < 0.54 * 1000
-        # Slip: 64 bits at 133 MHz carry 1064 MB/s.
+        # Mistake: 64 bits at 133 MHz carry 1064 MB/s.
         assert server.buses_mbytes_per_s["io"] == 1066 != 64 / 8 * 133
 
 
@@ -228,7 +228,7 @@ def test_a_transaction_with_processor_time_has_a_lower_bound(
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {round(row["time_us"]) for row in rows if row["transaction"] == "rtp"} == {30}
     assert run(["model", "bounds", "--cpu", "3us"]) == 2
-    assert "expected its size too" in capsys.readouterr().err
+    assert "expected --size too" in capsys.readouterr().err
 
 
 def test_the_cost_of_misses_is_printed_for_a_rate_and_for_a_sequential_read(
@@ -303,7 +303,7 @@ def test_a_report_without_memory_bandwidth_is_an_error(
 def test_perl_at_half_its_cost_gains_what_both_readings_of_the_document_give(
     part: float, gain: float
 ) -> None:
-    """Printed: 62.5 % (section 5.2); the text's 56 % of all time gives less."""
+    """The document prints 62.5 % (section 5.2). The 56 % of all time in its text leads to less."""
     found = 100 * float(laws.gain_of_cheaper_part(part, 0.5, 0.01))
     assert found == pytest.approx(gain, abs=0.05)
     assert laws.gain_of_cheaper_part(part, 1.0) == pytest.approx(0)

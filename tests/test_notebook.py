@@ -33,7 +33,7 @@ LAYERS = {
     "tcp": {"share": 0.15, "cpu_ns_per_packet": 600.0},
     "other": {"share": 0.25, "cpu_ns_per_packet": 1000.0},
 }
-"""A profile in which the network has a quarter of the processor: a third more at most."""
+"""A profile in which the network has a quarter of the processor, so the gain is at most a third."""
 
 
 def values(chart: Any, *names: str) -> list[Any]:

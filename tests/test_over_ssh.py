@@ -56,7 +56,7 @@ def keep_and_end(self, *observation):
     os.kill(os.getpid(), int(number))
 if int(number):
     RunDirectory.record = keep_and_end
-# Drawing it has tests of its own.
+# Other tests draw the report.
 report.write = lambda analysis, path: path
 sys.argv = ["perpacket", *arguments]
 main()

@@ -51,7 +51,7 @@ def undocumented(content: object, prefix: str = "") -> set[str]:
         key = prefix + path
         parent, _, last = key.rpartition(".")
         explained = key in KEYS or key.removeprefix(prefix) in ("schema",)
-        # An interval, and what a key's own meaning lists.
+        # The keys of an interval, and the keys that the meaning of their parent lists.
         inside = parent in KEYS and (
             last in INTERVAL or parent.endswith(("factors", "overrides", "where"))
             or f"`{last}`" in KEYS[parent]

@@ -1,7 +1,7 @@
 """Profiles of real servers over the networks of the testbed: unclaimed time, and known costs.
 
-They need the agent, perf, kernel symbols and, except over loopback, root. If one is missing, they
-skip and name it.
+The tests need the agent, perf, kernel symbols and, except over loopback, root. A test skips and
+names what is missing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ UNCLAIMED_MOST = 0.02
 """Largest share of kernel samples that no rule claims."""
 
 KERNEL_SAMPLES_LEAST = 1000
-"""Fewer kernel samples say nothing about a share of two in a hundred."""
+"""The least number of kernel samples for judging a share of two in a hundred."""
 
 MISSING_MOST = 0.05
-"""Largest share of a timer's samples that may be missing where their number is judged."""
+"""Largest share of a timer's samples that may be missing if a test judges their number."""
 
 FREQUENCY_HZ = 1999
 SPIN = Path(__file__).with_name("xdp_spin.py")
 PAIRS = 8
 BIAS_MOST = 0.2
-"""Largest systematic error of a cost in the driver, as a share of it: up to 0.15 was seen."""
+"""Largest systematic error of a cost in the driver, as a share of the cost; up to 0.15 was seen."""
 
 NETWORKS: dict[str, Callable[[], contract.Testbed]] = {
     "loopback": hosts.loopback,
@@ -155,7 +155,7 @@ def test_a_known_cost_per_frame_in_the_driver_is_measured() -> None:
 
     def measure() -> str:
         with started("veth") as bed:
-            # The rate is given, so that both programs see the same frames and batches.
+            # The rate is fixed, so that both programs see the same frames and batches.
             serve(bed, ("--rate", "4000"))
             command = [sys.executable, str(SPIN), bed.server.agent(), DEVICE, str(PAIRS)]
             done = bed.server.run(command, timeout_s=PATIENCE_S)
@@ -178,7 +178,7 @@ def test_a_known_cost_per_frame_in_the_driver_is_measured() -> None:
         if missing > MISSING_MOST:
             skip(DISTURBED, f"{missing:.0%} of the timer's samples are missing")
         if error.high - error.low > known.value:
-            skip_or_fail("the interval would hold everything")
+            skip_or_fail("the interval would contain every value")
         # A sample's own time counts for the code that it interrupts, and the driver's own code has
         # more cache misses after the program.
         bias_ns = BIAS_MOST * known.value

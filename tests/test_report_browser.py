@@ -39,7 +39,7 @@ SWITCHES = (
 )
 HEIGHT_PX = 900
 MOST_S = 120
-"""Time for a page or a script; a busy machine is slow."""
+"""Time limit of a page or a script on a busy machine."""
 
 SMALL_PX, PHONE_PX, DESK_PX = 360, 390, 1280
 VIEWS = [(width, theme) for width in (PHONE_PX, DESK_PX) for theme in ("light", "dark")]
@@ -113,7 +113,7 @@ def browser(page: Path) -> Iterator[Browser]:
 
 def test_the_page_logs_nothing_and_requests_nothing(browser: Browser) -> None:
     browser.open()
-    # A script that failed would have left its headings without buttons.
+    # If the script had failed, the headings would have no buttons.
     assert browser.run("return document.querySelectorAll('th button').length") > 0
     assert browser.driver.get_log("browser") == []
     assert browser.requests() == {browser.address}

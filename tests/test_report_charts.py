@@ -118,12 +118,12 @@ MEASURED = pl.DataFrame(
         "latency_us.response.p99": [200.0, 210.0, 4000.0, 4400.0],
     }
 )
-"""Four runs that know their layers: the network's share is 0.4 and 0.6."""
+"""Four runs with layers, in which the network's share is 0.4 and 0.6."""
 
 
 @pytest.fixture
 def measured(study: Study, analysis: Analysis) -> Analysis:
-    """Those runs analyzed."""
+    """The analysis of these runs."""
     points = tuple(Point(f"web-{count}c", "file", {"connections": count}) for count in (4, 256))
     return of_frame(replace(study, points=points, published=()), analysis, MEASURED)
 
@@ -148,7 +148,7 @@ def test_a_point_is_on_the_curve_at_its_networks_share(measured: Analysis) -> No
     rows = [row for table in specification["datasets"].values() for row in table]
     marks = {row["name"]: row for row in rows if "name" in row}
     assert marks["connections 256"]["gain"] == pytest.approx(150.0)
-    # Every mark, published or ours, is where the line of p = 1 is.
+    # Every mark, published or of the run, is on the line of p = 1.
     whole = [row for row in rows if "p = 1" in row.get("offloaded", "")]
     line = {row["share"]: row["gain"] for row in whole}
     assert len(line) > 100

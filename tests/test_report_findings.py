@@ -31,7 +31,7 @@ def found_in(study: Study, analysis: Analysis, frame: pl.DataFrame) -> tuple[Fin
 
 def test_findings_are_gains_paired_by_seed_beside_the_papers(analysis: Analysis) -> None:
     found = {finding.point: finding for finding in analysis.findings.rows}
-    # What a seed does to both cancels out: 23,000 / 20,000 exactly, for any seeds.
+    # The effect of a seed on both cancels out: the ratio is exactly 23,000 / 20,000.
     gain = found["W-1024-P-N-FCFS-400"]
     assert (gain.value, gain.bounds) == ("+15.0 %", "[+15.0, +15.0]")
     assert gain.published == "paper +16 %"

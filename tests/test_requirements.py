@@ -1,4 +1,4 @@
-"""A test does not pass by a skip on a machine that has everything that it needs."""
+"""On a machine that has everything that a test needs, the test cannot pass by a skip."""
 
 from __future__ import annotations
 

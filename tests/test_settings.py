@@ -242,7 +242,7 @@ def test_a_change_of_the_catalogue_is_applied_and_undone_or_refused(
         present = setting.read()
         setting.check(value)
     except MachineLacks:
-        # veth, or this kernel, does not have it.
+        # A veth device, or this kernel, does not have the setting.
         assert state(net) == before
         return
     with journal.begin([(setting, value)]) as session:

@@ -20,7 +20,7 @@ from perpacket.study.quantities import QUANTITIES, number
 from perpacket.study.study import Study
 
 SHORT = (("run.warmup_packets", "2000"), ("run.packets", "5000"))
-"""Long enough for every number to have a value."""
+"""The lengths of a run that is long enough for every number to have a value."""
 
 KEYS = [
     *("schema", "configuration", "seed", "simulated_s", "wall_s", "packets_per_wall_s"),

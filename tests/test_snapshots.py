@@ -11,7 +11,7 @@ import pytest
 from perpacket import machine
 from perpacket.cli import app
 from perpacket.machine import bpf, kernel, leftovers, memory, network, processors, programs
-from perpacket.machine.capability import Capability, Question
+from perpacket.machine.capability import Capability, Check
 
 FOLDER = Path(__file__).with_name("snapshots")
 RENEW = "UPDATE_SNAPSHOTS"
@@ -63,12 +63,12 @@ def capabilities() -> list[Capability]:
     """A machine that has an agent and two processors, and lacks everything else."""
     modules = (kernel, network, leftovers, bpf, processors, memory)
     questions = [
-        value for module in modules for value in vars(module).values() if type(value) is Question
+        value for module in modules for value in vars(module).values() if type(value) is Check
     ]
     available = {kernel.AGENT: "runs", "two_processors": "2 usable: 0-1"}
     found = [
-        question.answer(question.name in available, available.get(question.name, "not found"))
-        for question in questions
+        check.result(check.name in available, available.get(check.name, "not found"))
+        for check in questions
     ]
     return [*found, *programs.capabilities(lambda _: None)]
 

@@ -1,4 +1,4 @@
-"""Intervals have their stated confidence, and equal scipy's where scipy has them."""
+"""Intervals have their stated confidence, and equal those of scipy if it has the method."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_swapping_two_systems_inverts_their_ratio(pairs: list[tuple[float, float
 
 
 def test_the_effect_of_a_seed_on_both_systems_cancels_out() -> None:
-    """The gain is exactly ten per cent, though the seeds differ tenfold."""
+    """The gain is exactly ten per cent, although the seeds differ by a factor of ten."""
     base = [100.0, 1000.0, 300.0]
     gain = statistics.paired_ratio([1.1 * value for value in base], base)
     assert gain.low == pytest.approx(1.1)

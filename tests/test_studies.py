@@ -31,7 +31,7 @@ STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}
 
 @pytest.fixture
 def small_run(fake_core: None, tmp_path: Path) -> RunDirectory:
-    """The demo's points with the stand-in for the core."""
+    """The demo's points with the fake core."""
     return start.run(demo.study(), tmp_path / "run", seeds=(1, 2, 3, 4, 5))
 
 
@@ -111,7 +111,7 @@ def test_no_figure_is_quoted_twice(name: str) -> None:
 
 
 def test_a_gain_is_the_paired_ratio_to_the_baseline(small_run: RunDirectory) -> None:
-    """The stand-in scales every configuration alike with the seed: gains have no spread."""
+    """The fake core scales every configuration equally with the seed, so gains have no spread."""
     study = demo.study()
     row = next(
         row
@@ -276,7 +276,7 @@ def test_verdicts(stated: Published, simulated: Interval | None, verdict: str, t
 
 
 def test_a_single_run_is_judged_by_its_value() -> None:
-    """Its interval is unbounded, and would agree with anything."""
+    """The interval of one run is unbounded, and would agree with any value."""
     one = Interval(50.0, float("-inf"), float("inf"), 1, 0.95)
     assert judge(figure(value=12, resolution=1), "W", one).verdict is Verdict.DIFFERS
 

@@ -265,7 +265,7 @@ def test_hosts_are_connected_and_quiet_and_removed_afterwards(records: Path) -> 
 def test_a_packet_has_the_delay_in_each_direction_and_the_delay_can_change() -> None:
     with hosts.namespaces(one_way_latency_us=20_000) as bed:
         assert bed.network in ("netem", "link")
-        # Never earlier: both ways together take at least 40 ms on any machine.
+        # No packet is early: both directions together take at least 40 ms on any machine.
         assert shortest_round_trip_s(bed) >= 0.040
         bed.set_latency(40_000)
         assert shortest_round_trip_s(bed) >= 0.080
@@ -337,7 +337,7 @@ def test_loopback_cannot_change_acknowledgments(bed: contract.Testbed) -> None:
 @pytest.mark.usefixtures("needs_namespaces", "needs_agent")
 def test_the_link_reports_on_a_signal_at_its_end_and_when_interrupted() -> None:
     with hosts.namespaces() as bed:
-        # A path in /proc to a namespace is also a name of it.
+        # A path in /proc also names the namespace.
         sleepers = [host.start(["sleep", "3600"]) for host in (bed.server, bed.clients[0])]
         places = [f"/proc/{sleeper.pid}/ns/net:other0" for sleeper in sleepers]
         command = [str(agent.find()), "link", "--format", "json"]
@@ -518,7 +518,7 @@ with testbed.machines(target, [target]) as bed:
         server.start(["no-such-program"])
     except MachineLacks as error:
         assert "no-such-program" in str(error)
-    # What it starts goes with it.
+    # A process that it starts ends with it.
     left = server.start(["sh", "-c", "sleep 3600 & echo $!; wait"])
     print(left.wait_for_line(r"^(\\d+)$", 600)[1], flush=True)
     if not sys.stdin.isatty():

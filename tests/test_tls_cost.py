@@ -1,4 +1,4 @@
-"""The cost of TLS: the fit, and servers that serve over TLS as a point says."""
+"""The cost of TLS: the fit, and servers that serve over TLS as a point requires."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HANDSHAKE_US, BYTE_US, REQUEST_US = 700.0, 0.0005, 3.0
 
 
 def added_us(point: Point) -> float:
-    """What TLS adds to a request of a point, by the model."""
+    """The cost that TLS adds to a request of a point, by the model."""
     requests, size_bytes = float(point.factors["requests"]), float(point.factors["size_bytes"])
     is_plain = point.factors["security"] == tls.PLAIN
     return 0.0 if is_plain else REQUEST_US + HANDSHAKE_US / requests + BYTE_US * size_bytes

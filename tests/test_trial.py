@@ -1,4 +1,4 @@
-"""Trials: the statistics of simulated ones, and live ones over veth and loopback."""
+"""The statistics of simulated trials, and live trials over veth and loopback."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BLOCKS = 10
 
 
 def simulated(seed: int, difference: float, drift: float = 0.0, alike: float = 0.0) -> list[Window]:
-    """A trial whose windows are noisy, drift, and are like their neighbours."""
+    """A trial whose windows are noisy, drift, and are correlated with their neighbours."""
     chance = random.Random(seed)
     state = chance.gauss(0, 1)
     found: list[Window] = []
@@ -84,7 +84,7 @@ def test_each_side_is_twice_in_a_block_and_the_second_half_reverses_the_first() 
 
 
 def test_the_verdict_is_on_the_work_and_not_on_packets_that_shrank() -> None:
-    """Without TSO a packet costs less and a request more, because there are more packets."""
+    """Without TSO, a packet costs less. A request costs more, because it has more packets."""
     found = [
         replace(
             window,
@@ -362,7 +362,7 @@ def test_a_load_that_does_not_reach_the_server_is_refused_before_it_starts(tmp_p
 def test_a_change_that_is_there_already_is_refused() -> None:
     with network() as net:
         place = net.place()
-        with pytest.raises(ConfigurationError, match="it is so without a change"):
+        with pytest.raises(ConfigurationError, match="the setting has this value already"):
             targets(Plan(("tso=on",), interface=DEVICE), place)
 
 
@@ -478,7 +478,7 @@ def test_without_traffic_a_trial_fails_with_the_next_step() -> None:
 def test_what_the_machine_lacks_ends_a_trial_with_its_own_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The profiler runs by then, and its own lack of rights is another error."""
+    """The profiler runs at that time, and its own lack of rights is another error."""
     monkeypatch.setenv("PERPACKET_JOURNAL", str(tmp_path))
     done = perpacket("trial", "governor=none-such", "--quiet")
     assert done.returncode in (2, 3), done.stderr

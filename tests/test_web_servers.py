@@ -320,9 +320,13 @@ def test_lines_that_cross_by_a_power_law_cross_where_they_do(
 
 def test_the_levels_reach_from_5_bytes_to_50_megabytes_and_to_400_clients() -> None:
     servers = {"events", "single", "threads", "processes", "uring", "nginx", "apache"}
-    for study in (library.find("web-servers"), library.find("web-servers", "full")):
+    servers |= {"apache-prefork"}
+    for study, more in (
+        (library.find("web-servers"), set()),
+        (library.find("web-servers", "full"), {"apache-worker"}),
+    ):
         points = study.points
-        assert {point.factors["server"] for point in points} == servers
+        assert {point.factors["server"] for point in points} == servers | more
         sizes = {point.factors["size_bytes"] for point in points}
         clients = {point.factors["clients"] for point in points}
         assert {5, 50_000_000} <= sizes
@@ -344,6 +348,26 @@ def test_a_server_that_is_not_installed_is_omitted_with_the_reason(
         assert list(setup.left_out) == ["nginx-10000b-20c"] == [name]
         assert reason == "there is no nginx on server: install it (Debian: nginx-light)"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_misses_are_measured_only_with_performance_counters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    loopback = (("testbed.kind", "loopback"),)
+    misses = library.find("tr05-450").point("bulk-32c-100mbps-misses")
+    time = library.find("tr05-450").point("bulk-32c-100mbps")
+    points = tuple(replace(point, overrides=point.overrides + loopback) for point in (misses, time))
+    for lacking, left_out in (
+        ({"pmu": "only time"}, ["server has no performance counters that count misses"]),
+        ({}, []),
+    ):
+        monkeypatch.setattr(
+            "perpacket.measure.runner.capabilities_lacking", lambda _, found=lacking: found
+        )
+        with WebRunner().set_up(points) as setup:
+            assert list(setup.left_out.values()) == left_out
+            assert set(setup.left_out) <= {misses.name}
 
 
 @pytest.mark.parametrize("may_sample", [True, False])
@@ -402,7 +426,7 @@ def test_the_verb_prints_where_the_winner_changes(
     assert app.run(["study", "report", str(directory.path), "--format", "json"]) == 0
     found = {one["title"]: one for one in json.loads(capfd.readouterr().out)["contests"]}
     most = found["Most requests by file size: 20 clients"]
-    together = {"processes", "single", "threads", "uring"}
+    together = {"processes", "single", "threads", "uring", "apache-prefork"}
     assert set(most["standings"][0]["not_told_apart"]) == together
     assert most["standings"][0]["doubts"] == [
         "the clients were nearly busy and may have been the limit"

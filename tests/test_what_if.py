@@ -40,7 +40,7 @@ from requirements import skip
 from test_printed_keys import undocumented
 
 COSTS = {"nft-rules=200": 1.4, "access-log=off": 0.8, "open-file-cache=on": 0.9, "tso=off": 1.1}
-"""What each change does in the invented runs; others do nothing."""
+"""The effect of each change in the invented runs. Other changes have no effect."""
 
 
 @dataclass
@@ -113,7 +113,7 @@ def made_fixture(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 @pytest.fixture(name="found")
 def found_fixture(made: RunDirectory) -> Analysis:
-    """Its analysis."""
+    """The analysis of that run."""
     return analyze(invented()[0], made)
 
 
@@ -220,7 +220,7 @@ def test_the_user_code_of_other_programs_is_not_a_cost_and_requests_are_of_the_w
         "bytes": {"sent": 1000.0 * 100 + what_if.HEADER_BYTES * frames},
         "packets": {"sent": frames},
     }
-    # A response has 200 bytes: 500 requests in the window, whatever the load's own window had.
+    # A response has 200 bytes: 500 requests in the window. The load's own window does not matter.
     found = what_if.costs(result, profile, [{"requests": 40.0, "bytes": 8000.0}])
     assert found["cost"] == {
         "unit": "request",

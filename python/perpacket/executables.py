@@ -6,7 +6,7 @@ import os
 import shutil
 
 ADMINISTRATORS_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Folders of servers, which the path of an ordinary user lacks."""
+"""Folders of server programs, which are not in the search path of an ordinary user."""
 
 
 def find(name: str) -> str | None:

@@ -52,8 +52,8 @@ def run_study(
 ) -> StudyRun:
     """Run a built-in study, or the study in a TOML file, into a new directory.
 
-    `directory` is `runs/STUDY-TIME` by default; `seeds` replaces the study's own; `overrides` are
-    added to every point; `workers` is the number of simulations at the same time. Raises what
+    `directory` is `runs/STUDY-TIME` by default. `seeds` replaces the study's own, and `overrides`
+    are added to every point. `workers` is the number of simulations at the same time. Raises what
     `perpacket.run.parameter_check.found` and `perpacket.run.start.run` raise.
     """
     study = parameter_check.found(str(name))

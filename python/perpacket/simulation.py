@@ -9,7 +9,8 @@ sent or received, M is 10^6.
 |---|---|
 | `schema`, `configuration`, `seed` | identify the run |
 | `simulated_s` | length of the measured window, in simulated seconds |
-| `wall_s`, `packets_per_wall_s` | time and rate of the simulation: only they differ in equal runs |
+| `wall_s`, `packets_per_wall_s` | time and rate of the simulation, the only values that may differ
+  between equal runs |
 | `requests_per_s`, `content_mbps`, `packets_per_s`, `connections_per_s` | rates |
 | `nic_packet_share`, `handed_off_share` | packets the NIC processed, connections handed off |
 | `host_idle`, `nic_idle` | shares of time |
@@ -110,17 +111,17 @@ class Simulation:
         return result
 
     def run_json(self) -> str:
-        """As `run`, but returns the core's JSON text."""
+        """Do what `run` does, but return the core's JSON text."""
         with core_errors():
             return str(self._core.run())
 
     def progress(self) -> tuple[int, int]:
-        """Simulated and total packets; from any thread."""
+        """The numbers of simulated and of all packets. Any thread may call this."""
         done, total = self._core.progress()
         return int(done), int(total)
 
     def cancel(self) -> None:
-        """Make `run` raise `Interrupted` soon; from any thread."""
+        """Make `run` raise `Interrupted` soon. Any thread may call this."""
         self._core.cancel()
 
     def parameters(self) -> list[Parameter]:
@@ -128,10 +129,10 @@ class Simulation:
         return [Parameter(**entry) for entry in json.loads(self._core.parameters())]
 
     def explanation(self) -> dict[str, object]:
-        """The cycles, the instructions and the waits of the run by cause; after `run`.
+        """The cycles, the instructions and the waits of the run by cause; call `run` before.
 
         Numbers are those of one request, or of one packet if `unit` is `packet`. Keys: `unit`,
-        `units` (how many the window has), `host` (a list of operations: `operation`, `layer`,
+        `units` (their number in the window), `host` (a list of operations: `operation`, `layer`,
         `calls`, `cycles`, `instructions`, `l1d_misses`, `l2_misses`), `nic` (`work`, `pieces`,
         `instructions`), `queues` (`queue`, `jobs`, `mean_us`, `longest_us`, `mean_length`), `drops`
         and `retransmissions`.
@@ -151,7 +152,7 @@ class Simulation:
 
 
 def run_cancellable(simulation: Simulation, on_progress: Callable[[int, int], None]) -> str:
-    """Run in another thread, so that Ctrl-C interrupts this thread, which cancels the run.
+    """Run the simulation in another thread, so that Ctrl-C in this thread can cancel it.
 
     Returns the result as the core's JSON text. Calls `on_progress` with simulated and total packets
     about ten times a second.
@@ -191,7 +192,7 @@ def whole_number(parameter: str, value: int, most: int) -> int:
             f"{parameter} = {value} cannot be used",
             parameter=parameter,
             value=str(value),
-            allowed=f"give a whole number from 0 to {most}",
+            allowed=f"expected a whole number from 0 to {most}",
         )
     return number
 
@@ -205,7 +206,7 @@ def setting_pairs(overrides: Sequence[tuple[str, str | float]]) -> list[tuple[st
             f"overrides = {overrides!r} cannot be used",
             parameter="overrides",
             value=repr(overrides),
-            allowed='give pairs of a parameter and its value, as [("nic.lowat", "128")]',
+            allowed='expected pairs of a parameter and its value, as [("nic.lowat", "128")]',
         ) from None
 
 

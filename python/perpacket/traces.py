@@ -1,4 +1,4 @@
-"""Recorded requests: the contents and formats of traces, and generated traces.
+"""Access logs ("traces"): summaries, conversion between formats, and generated logs.
 
 Traces are Common or Combined Log Format, or the binary records of the 1998 World Cup logs, each
 plain, `.gz` or `.zst`. Readers recognize format and compression by content; writers
@@ -43,9 +43,10 @@ def info(
       (ISO 8601, UTC), `peak_per_s` (most requests in one second), `status` (requests by code);
     - `sessions`, `requests_per_session` (`mean`, `median`) and `session_packets`
       (`bottom_half_share`, `top_tenth_share`: shares, 0 to 1, of the server's packets; a response
-      has one for its header and one for each started 1460 bytes);
-    - `session_curve`, only with `curve`: for each hundredth of the `sessions`, those with the
-      fewest packets first, their shares of `packets` and of `bytes` (OSDI 2006, figure 4);
+      has one packet for its header and one for each 1460 bytes or part of them);
+    - `session_curve`, only with `curve`: a list of 101 points in steps of a hundredth. `sessions`
+      is the share of sessions, beginning with those of the fewest packets; `packets` and `bytes`
+      are the shares of these sessions (OSDI 2006, figure 4);
     - `check`: further values of the World Cup's official summaries, times in Unix seconds.
 
     Values that need a request are `None` in a trace without requests.
@@ -71,10 +72,10 @@ def convert(
 ) -> dict[str, Any]:
     """Rewrite a trace in another format, without the lines that are not requests.
 
-    `object_paths` names the paths of a World Cup trace's objects (lines of a number and a path);
-    without it object 7 is `/object/7`. `mappings` is the path of a new file of this kind
-    with the numbers of a log's objects. Both formats have whole seconds: the sender of the requests
-    spreads them over their second.
+    `object_paths` is a file with the paths of a World Cup trace's objects, in lines of a number and
+    a path. Without it, object 7 has the path `/object/7`. `mappings` is the path of a new file of
+    this kind, for the objects of a log. All formats have times in whole seconds; a program that
+    replays a trace spreads the requests over their second.
 
     Returns `from`, `to`, `requests`, `rejected` and `rejects`. Raises as `info` does, also when a
     time or size does not fit a World Cup record. A partial destination is discarded.
@@ -104,10 +105,10 @@ def synthesize(
 ) -> dict[str, Any]:
     """Write a generated workload as a trace; `info` finds the same sessions in it.
 
-    Sessions begin as a Poisson process of `sessions_per_s`, and requests of a session follow each
-    other after exponential gaps of mean `gap_mean_s`, cut at 14 s. The last session is
-    complete. `connections` sets the file set's size and the number of clients of S and D. Equal
-    arguments lead to equal bytes on every machine.
+    Sessions begin as a Poisson process of `sessions_per_s`. The gaps between the requests of a
+    session are exponential with mean `gap_mean_s`, cut at 14 s. The last session is complete.
+    `connections` sets the file set's size and the number of clients of S and D. Equal arguments
+    lead to equal bytes on every machine.
 
     Returns `format`, `requests`, `sessions` and `bytes` as written. Raises
     `perpacket.errors.TraceError` or `ConfigurationError` naming the parameter that is out of range,

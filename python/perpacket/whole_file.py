@@ -23,7 +23,7 @@ def write_whole(file: Path, content: str | bytes) -> None:
 
 @contextmanager
 def settle(temporary: Path, file: Path) -> Iterator[None]:
-    """Flush `temporary`, which the context writes, and rename it to `file`.
+    """After the context has written `temporary`, flush it and rename it to `file`.
 
     Raises `OSError` naming `file`.
     """

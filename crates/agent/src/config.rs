@@ -82,8 +82,8 @@ pub fn to_toml<T: Serialize>(options: &T) -> Result<String, Failure> {
     toml::to_string(&named).map_err(Failure::failed)
 }
 
-/// Whether a key of a file means this argument: an option by its long name, a positional argument by
-/// its own name.
+/// Whether a key of a file names this argument. The key of an option is its long name, and the key
+/// of a positional argument is its name.
 fn is_named(argument: &Arg, name: &str) -> bool {
     let own = match argument.get_long() {
         Some(long) => long.to_owned(),
@@ -118,8 +118,8 @@ fn innermost<'a>(
     (verb, given, path.join(" "))
 }
 
-/// A key's value as arguments: a list repeats the option, and `true` becomes the option alone.
-/// Without an option, only the values.
+/// A key's value as arguments. A list repeats the option, and `true` becomes the option without a
+/// value. If there is no option, the arguments are only the values.
 fn arguments_of(option: Option<&str>, value: &Value, unit: &str) -> Option<Vec<String>> {
     let word = |value: &dyn Display| {
         let value = renamed::with_unit(&value.to_string(), unit);

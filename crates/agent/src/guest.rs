@@ -1,4 +1,5 @@
-//! `guest`: an emulated machine's part of `perpacket emulate`, hidden because only its init runs it.
+//! `guest`: the part of `perpacket emulate` inside an emulated machine. The verb is hidden, because
+//! only the init program of that machine runs it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,13 +13,14 @@ use perpacket_linux::interface::{self, Offload};
 use crate::status::{Failure, Status};
 
 /// Time between two requests for work, in the guest's time.
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time between two reads of the counters of a window.
-const LOOK: Duration = Duration::from_millis(1);
+const COUNTER_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The longest time without a frame. The emulator skips idle time, so a long wait costs little.
-const STALL: Duration = Duration::from_secs(30);
+/// Longest time without a frame. The emulator skips idle time, so a long wait takes little real
+/// time.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Operations of the plugin, as in `crates/emulate-plugin`.
 const START: u32 = 1;
@@ -80,7 +82,7 @@ pub enum Name {
     Sg,
 }
 
-/// Files that the emulator stores. The number of each is its argument.
+/// Files that the emulator stores. The discriminant of each is the argument of the operation.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Content {
     Symbols = 0,
@@ -149,7 +151,7 @@ fn store(what: Content, file: &Path) -> Result<(), Failure> {
     let mut emulator = Emulator::new().map_err(failed)?;
     let mut part = [0; DATA_BYTES];
     loop {
-        // An empty part ends the file.
+        // An empty part marks the end of the file.
         let length = content.read(&mut part).map_err(failed)?;
         emulator
             .call(STORE, [what as u64, 0, 0, 0, 0, 0], &part[..length])
@@ -168,11 +170,11 @@ fn work() -> Result<(), Failure> {
                 .write_all(&found)
                 .map_err(|error| Failure::failed(format!("standard output: {error}")));
         }
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// The work as a whole; empty if there is none yet.
+/// The whole work. It is empty if there is none yet.
 fn whole_work() -> Result<Vec<u8>, Failure> {
     let mut found = Vec::new();
     loop {
@@ -209,8 +211,9 @@ fn count(interface: &str, warmup: u64, frames: u64, connections: u64) -> Result<
     stop(values)
 }
 
-/// Ends the window. The values are those of `guest.values` in the plugin's output: nanoseconds,
-/// packets sent and received by the interface's counters until the end was noticed, and connections.
+/// Ends the window. The plugin's output has these values as `guest.values`: the nanoseconds, the
+/// packets sent and received according to the interface's counters when the end was noticed, and
+/// the connections.
 fn stop([window_ns, sent, received, connections]: [u64; 4]) -> Result<(), Failure> {
     let values = [window_ns, sent, received, connections, 0, 0];
     Emulator::new()
@@ -259,13 +262,13 @@ impl Counters {
             }
             if now != last.0 {
                 last = (now, Instant::now());
-            } else if last.1.elapsed() > STALL {
+            } else if last.1.elapsed() > STALL_LIMIT {
                 return Err(Failure::failed(format!(
                     "no frame for {} s after {now} frames: the server does not answer",
-                    STALL.as_secs()
+                    STALL_LIMIT.as_secs()
                 )));
             }
-            thread::sleep(LOOK);
+            thread::sleep(COUNTER_INTERVAL);
         }
     }
 }

@@ -26,7 +26,7 @@ Example: 5 ms each way and 100 Mb/s from server to client, until Ctrl-C:
 
 SIGUSR1 prints a report of what the link has carried until then.";
 
-/// Name of a device whose end has none.
+/// Default name of a device.
 const DEFAULT_DEVICE: &str = "link0";
 
 /// Options of `link`.
@@ -200,7 +200,8 @@ impl Arguments {
         })
     }
 
-    /// The settings of a direction: its own options, else those of both directions.
+    /// The settings of a direction. Options of the direction have priority over options of both
+    /// directions.
     fn settings(&self, own: &Differences) -> Settings {
         Settings {
             delay_us: microseconds(own.delay.unwrap_or(self.delay)),
@@ -214,7 +215,7 @@ impl Arguments {
         }
     }
 
-    /// Refuses the length of a queue in which no frame ever waits.
+    /// Refuses a length of the queue for directions without a bit rate, in which no frame waits.
     fn refuse_queue_without_rate(&self) -> Result<(), Failure> {
         let (left, right) = (&self.left_to_right, &self.right_to_left);
         let has_rate = |own: Option<BitRate>| own.or(self.bit_rate).is_some();
@@ -241,7 +242,7 @@ impl Arguments {
     }
 }
 
-/// The options in which one direction differs from both.
+/// The options of one direction. They replace the options of both directions.
 struct Differences {
     delay: Option<Time>,
     jitter: Option<Time>,

@@ -1,4 +1,4 @@
-//! The executable beside the server under test. It also runs on machines without Python.
+//! The executable that runs beside the server under test. It also runs on machines without Python.
 //!
 //! Each verb has a file or a folder with its options, its table, and a call of the crate that does
 //! the work. [`options`] has what several verbs share.
@@ -95,7 +95,7 @@ fn run() -> Result<Status, Failure> {
     let command = program::prepared(Arguments::command());
     let arguments = config::expand(&command, renamed::replace(env::args().collect()))?;
     let matches = command.clone().get_matches_from(arguments);
-    // Parsing succeeded, so this rarely fails; clap prints the reason.
+    // Parsing succeeded before, so this rarely fails. If it does, clap prints the reason.
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match arguments.verb {
         Verb::Serve(verb) => serve::run(verb),

@@ -20,7 +20,7 @@ const TIME_LIMIT_S: f64 = 1e9;
 /// Highest whole number that a floating point number represents exactly.
 const EXACT_LIMIT: f64 = (1_u64 << 53) as f64;
 
-/// Units with the factor of each.
+/// Names of units with their factors.
 type Units = &'static [(&'static str, f64)];
 
 const TIME_UNITS: Units = &[
@@ -124,7 +124,7 @@ impl fmt::Display for Time {
 pub struct Size(pub u64);
 
 impl Size {
-    /// The size as an index; sizes of memory fit.
+    /// The size as an index. Sizes of memory always fit.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -341,10 +341,10 @@ pub struct Seed {
     pub seed: u64,
 }
 
-/// Whether an option was used without effect, its name, and why.
+/// Whether an option was given although it has no effect, its name, and the reason why.
 pub type Ignored = (bool, &'static str, &'static str);
 
-/// Refuses the first option that was used without effect.
+/// Refuses the first option that was given although it has no effect.
 pub fn refuse_ignored(options: &[Ignored]) -> Result<(), Failure> {
     match options.iter().find(|(is_ignored, ..)| *is_ignored) {
         None => Ok(()),

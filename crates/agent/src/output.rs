@@ -43,7 +43,7 @@ impl Shared {
         !self.quiet && io::stderr().is_terminal()
     }
 
-    /// Prints the options if --show-config asks for them; returns whether it did.
+    /// Prints the options if --show-config requests this. Returns whether it did.
     pub fn shows_config(&self, options: &impl Serialize) -> Result<bool, Failure> {
         if self.show_config {
             print!("{}", config::to_toml(options)?);
@@ -77,7 +77,7 @@ impl Shared {
 pub struct ResultFile {
     option: &'static str,
     path: PathBuf,
-    /// Whether this created the file and has not written to it.
+    /// Whether this program created the file and has not written to it yet.
     is_new: bool,
 }
 
@@ -117,7 +117,7 @@ impl Drop for ResultFile {
     /// Removes a file that was created and never written.
     fn drop(&mut self) {
         if self.is_new {
-            // The file is empty; if it cannot be removed, nothing is lost.
+            // The file is empty, so nothing is lost if it cannot be removed.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,7 +1,8 @@
 //! The name by which the user called this executable.
 //!
-//! `perpacket load ...` replaces itself with this executable. Machines without Python run it under
-//! its own name. The texts contain that name; this module replaces it with the one that was typed.
+//! `perpacket load ...` replaces its process with this executable. On machines without Python,
+//! users run the executable under its own name. The texts contain that name. This module replaces
+//! it with the name that the user typed.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,7 +14,7 @@ use clap::Command;
 pub const OWN: &str = "perpacket-agent";
 /// The Python front, which runs this executable under the front's name.
 const FRONT: &str = "perpacket";
-/// Verbs with another name in the front: this name, the front's name.
+/// Verbs that have another name in the front: the name here, and the name in the front.
 const RENAMED: [(&str, &str); 1] = [("perpacket-agent probe", "perpacket doctor")];
 
 /// The name that the user typed.

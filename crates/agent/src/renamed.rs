@@ -1,8 +1,8 @@
 //! Old names of options, on the command line and in files. This release accepts them; the next will
 //! not.
 
-/// An option's old name, its new name, and the unit of a number without one under the old name, if
-/// the new name's unit differs.
+/// An option's old name and its new name. The third text is the unit that the old name gave to a
+/// number without a unit, or empty if the new name gives it the same unit.
 type Renamed = (&'static str, &'static str, &'static str);
 
 /// The renamed options of each verb.
@@ -83,7 +83,7 @@ const TABLE: &[(&str, &[Renamed])] = &[
     ),
 ];
 
-/// The new name of a verb's option and the old name's unit, if `old` is an old name.
+/// If `old` is the old name of a verb's option, its new name and the unit of the old name.
 pub fn current(verb: &str, old: &str) -> Option<(&'static str, &'static str)> {
     let (_, options) = TABLE.iter().find(|(name, _)| *name == verb)?;
     let (_, new, unit) = options.iter().find(|(name, ..)| *name == old)?;

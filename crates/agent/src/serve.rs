@@ -63,8 +63,8 @@ pub struct WebArguments {
     /// memory [default: 128KiB].
     #[arg(long, value_name = "SIZE")]
     sendfile_above: Option<Size>,
-    /// With 64 clients or more of which few are ready, wait this long for others: less processor
-    /// time, more latency [default: 0s].
+    /// If 64 or more clients are connected and few are ready, wait this long for others: less
+    /// processor time, more latency [default: 0s].
     #[arg(long, value_name = "TIME")]
     coalesce: Option<Time>,
     /// Memory for files: for each loop, for each process, or for all threads together [default:
@@ -279,7 +279,7 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     let server = Server::bind(settings).map_err(failure)?;
     let stop = stop::on_signals()?;
     print_on_signal(server.reporter())?;
-    // With port 0, callers read the port here, also under --quiet.
+    // With port 0, callers read the port from this line, so it is printed even with --quiet.
     eprintln!("listening on {scheme}://{}", server.local_address());
     if shared.shows_progress() {
         if has_routes {

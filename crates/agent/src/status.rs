@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::program::as_typed;
 
-/// How a verb ended. The numbers are those of the `perpacket` command.
+/// The end of a verb. The numbers are the exit statuses of the `perpacket` command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The verb succeeded.
@@ -33,9 +33,9 @@ impl From<Status> for ExitCode {
 pub struct Failure {
     /// The exit status.
     pub status: Status,
-    /// What is wrong, where, and what was expected.
+    /// The fault, its place, and what was expected.
     pub message: String,
-    /// The next step, where there is one.
+    /// The next step, if there is one.
     pub hint: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Signals that stop a verb. The first ends it cleanly, a later one at once.
+//! Signals that stop a verb. The first signal ends it cleanly, and a later one ends it at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,9 @@ use signal_hook::iterator::Signals;
 
 use crate::status::Failure;
 
-/// Signals within this time of the first count as the first: timeout(1) signals its command and then
-/// the command's process group, and a terminal and a supervisor may both send one for a Ctrl-C.
+/// Signals within this time after the first signal are ignored. timeout(1) signals its command and
+/// then the command's process group. For one Ctrl-C, a terminal and a supervisor may both send a
+/// signal.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(500);
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];

@@ -1,4 +1,4 @@
-//! `bench` and `route` as programs: status, JSON, files and messages.
+//! Tests of the programs `bench` and `route`: status, JSON, files and messages.
 #![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
 
 use std::fs;

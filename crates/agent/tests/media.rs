@@ -1,5 +1,5 @@
-//! Media streams between real programs: every buffering with our clients, and with ffmpeg and
-//! GStreamer.
+//! Media streams between real programs. Each mode of buffering is tested with our clients, with
+//! ffmpeg and with GStreamer.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use perpacket_requirements::skip;
@@ -13,7 +13,7 @@ use perpacket_media::wire::synthesis::Stream;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
 
-/// A server that ends with its test.
+/// A server that is stopped at the end of its test.
 struct Served {
     process: Child,
     url: String,
@@ -60,7 +60,7 @@ impl Drop for Served {
 }
 
 fn run(program: &str, arguments: &[&str]) -> String {
-    // `timeout` ends a program that hangs; the test then fails.
+    // `timeout` ends a program that hangs, and then the test fails.
     let output = Command::new("timeout")
         .arg("600")
         .arg(program)
@@ -165,7 +165,7 @@ fn a_wrong_byte_ends_with_status_1() {
     let root = short_stream("wrong");
     let file = root.join("stream-00000.ts");
     let mut bytes = fs::read(&file).unwrap();
-    // One byte of each packet of 188 bytes, after the numbers that identify the packet.
+    // Change one byte in each packet of 188 bytes, after the numbers that identify the packet.
     for packet in bytes.chunks_exact_mut(188) {
         packet[187] ^= 1;
     }
@@ -292,7 +292,7 @@ fn ffmpeg_receives_a_synthesized_stream_over_both_transports() {
         file: 0,
         rate_bps: 400_000,
     };
-    // The data after the PES headers.
+    // The expected output is the data after the PES headers.
     let expected: Vec<u8> = (0..stream.packets_in(3.0))
         .map(|index| stream.packet(index))
         .filter(|packet| packet[1..3] == [0x41, 0x00])
@@ -378,7 +378,8 @@ fn ffmpeg_decodes_video_and_audio_of_real_files() {
     );
     let served = Served::start(&root, &[]);
     for (file, kind) in [(&picture, "v"), (&sound, "a")] {
-        // Decoded frames without their times, which start elsewhere in a stream.
+        // Compare decoded frames without their times, because the times in a stream have another
+        // start.
         let frames = |input: &str, options: &[&str]| {
             let map = format!("0:{kind}");
             let output = ["-map", &map, "-fps_mode", "passthrough", "-f"];
@@ -408,7 +409,8 @@ fn ffmpeg_decodes_video_and_audio_of_real_files() {
             file.file_name().unwrap().to_str().unwrap()
         );
         let received = frames(&url, &["-rtsp_transport", "tcp"]);
-        // ffmpeg outputs a picture when the next one starts, so the last one of a stream is missing.
+        // ffmpeg outputs a picture when the next picture starts, so the last picture of a stream is
+        // missing.
         let last = usize::from(kind == "v");
         assert!(expected.len() > last, "{url}");
         assert_eq!(received, expected[..expected.len() - last], "{url}");
@@ -459,8 +461,9 @@ fn gstreamer_receives_the_unchanged_file_over_both_transports() {
         let output = root.join(format!("{transport}.ts"));
         let source = format!("location={}/stream-00000.ts", served.url);
         let sink = format!("location={}", output.display());
-        // At the end, its source sends PAUSE and closes without waiting for the response. It may then
-        // report an interrupted pause, so the status does not count.
+        // At the end, GStreamer's source sends PAUSE and closes the connection without waiting for
+        // the response. It may then report an interrupted pause, so the test ignores the exit
+        // status.
         let arguments = [
             "-q",
             "rtspsrc",

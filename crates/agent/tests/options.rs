@@ -85,7 +85,7 @@ fn show_config_prints_the_resolved_options() {
     assert!(!table.contains_key("users"), "{text}");
 }
 
-/// For defaults that depend on other options, the help has words instead of a value.
+/// If a default depends on other options, the help has words instead of a value.
 #[test]
 fn the_help_states_the_actual_defaults() {
     let cases: [(&[&str], &[&str]); 5] = [

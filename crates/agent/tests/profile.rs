@@ -17,12 +17,12 @@ use quiet::Verdict;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
 
-/// The accepted range around 20 us a request. A machine that its hypervisor or clock slows down has
-/// wide intervals that may miss.
+/// The accepted range around 20 us a request. If a hypervisor or a slow clock delays the machine,
+/// intervals are wide and may exclude 20 us.
 const FOUND_LEAST_US: f64 = 15.0;
 const FOUND_MOST_US: f64 = 25.0;
 
-/// A user without permissions on every Linux: nobody.
+/// The user id of nobody, who has no permissions on any Linux.
 const NOBODY: u32 = 65_534;
 
 fn probed() -> serde_json::Value {
@@ -135,7 +135,7 @@ fn without_permission_the_error_names_the_setting() {
         );
         return;
     }
-    // Other users may not have access to the build directory.
+    // Copy the executable, because other users may have no access to the build directory.
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = place.path().join("agent");

@@ -18,7 +18,7 @@ fn ip(arguments: &str) -> bool {
 }
 
 impl Pair {
-    /// `None` where this process cannot create namespaces.
+    /// Returns `None` if this process cannot create namespaces.
     fn new() -> Option<Self> {
         let name = format!("pp{}live", std::process::id());
         if !ip(&format!("netns add {name}a")) {

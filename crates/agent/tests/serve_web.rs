@@ -1,4 +1,4 @@
-//! `serve web` as a program: how it starts, ends, reports, and runs out of descriptors.
+//! Tests of the program `serve web`: how it starts, ends, reports, and runs out of descriptors.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
 
-/// A running `serve web`, ended with the test.
+/// A running `serve web`. It is ended with the test.
 struct Web {
     child: Child,
     address: String,
@@ -88,13 +88,13 @@ impl Web {
         assert!(status.unwrap().success());
     }
 
-    /// Ends it with a signal and returns its status and the rest of its output.
+    /// Ends the server with a signal. Returns its exit status and the rest of its output.
     fn finish(mut self) -> (Option<i32>, String) {
         self.signal("-INT");
         self.end()
     }
 
-    /// Waits for its end and returns its status and the rest of its output.
+    /// Waits until the server ends. Returns its exit status and the rest of its output.
     fn end(&mut self) -> (Option<i32>, String) {
         let mut text = String::new();
         let mut output = self.child.stdout.take().unwrap();
@@ -230,15 +230,15 @@ fn children_of(parent: u32) -> Vec<String> {
     names.filter(is_child).collect()
 }
 
-/// Whether a process is neither gone nor a zombie.
+/// Whether a process still runs, that is, has not ended and is not a zombie.
 fn is_alive(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     !state.is_empty() && !state.starts_with(['Z', 'X'])
 }
 
-/// This includes a server that became another user, which clears the signal of a parent's death
-/// (prctl(2)).
+/// This also tests a server that became another user. The change of user clears the signal that a
+/// child gets at its parent's death (prctl(2)).
 #[test]
 fn a_killed_server_leaves_no_process() {
     let mut server = Command::new(AGENT)

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use command::{agent, error};
 
-/// Every verb; the first is the executable itself.
+/// All verbs. The first is the executable itself.
 const VERBS: [&str; 24] = [
     "",
     "bench",

@@ -1,5 +1,5 @@
-//! The categories of *Communication Breakdown* (Patwardhan, Lebeck and Sorin, 2004), by the
-//! program or kernel part that a routine belongs to.
+//! The categories of *Communication Breakdown* (Patwardhan, Lebeck and Sorin, 2004), by the program
+//! or the part of the kernel to which a routine belongs.
 //!
 //! The paper's `vmlinux` is divided into network, scheduling, memory, file systems, interrupts and
 //! the rest.
@@ -8,14 +8,14 @@ use std::fmt;
 
 use crate::layer::Layer;
 
-/// Which program or part of the kernel ran.
+/// The program or the part of the kernel that ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {
     /// The server's own executable: the paper's `httpd` and `Appserver`.
     ServerProgram,
     /// Executables of other programs on the same processors.
     OtherPrograms,
-    /// Shared libraries with the C library, without those of language runtimes.
+    /// Shared libraries, including the C library but not those of language runtimes.
     Libraries,
     /// Virtual machines and interpreters: the paper's `libjvm`.
     LanguageRuntime,
@@ -57,7 +57,7 @@ impl Category {
         Self::Idle,
     ];
 
-    /// The name used in files, tables and JSON.
+    /// The name in files, tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Category {
         }
     }
 
-    /// The category of that name, if there is one.
+    /// The category with this name, if there is one.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL

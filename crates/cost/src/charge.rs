@@ -1,16 +1,17 @@
-//! Layer from the chain, kind from the leaf: what the code of a call chain is charged to.
+//! The layer and the kind of work to which a call chain is charged. The chain determines the layer,
+//! and the leaf function determines the kind.
 //!
-//! The search goes from the leaf outwards to the nearest function that has a layer, and stops at an
-//! interrupt's entry. So a copy for TCP is a cost of TCP and of kind `copy`, receive processing
-//! that interrupts a send is not a cost of the send, and a new function of a new kernel needs no
-//! rule. The idle loop is not work.
+//! The search starts at the leaf and follows the callers to the nearest function that has a layer.
+//! It stops at an interrupt's entry. So a copy for TCP is a cost of TCP and of kind `copy`. Receive
+//! processing that interrupts a send is not a cost of the send. A new function of a new kernel
+//! needs no rule. The idle loop is not work.
 
 use crate::category::Category;
 use crate::event::Kind;
 use crate::layer::Layer;
 use crate::rules::{FunctionClass, Owner};
 
-/// What code is charged to.
+/// The layer, kind and category to which code is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// The layer.
@@ -19,9 +20,10 @@ pub struct Charge {
     pub kind: Kind,
     /// The program or the part of the kernel.
     pub category: Category,
-    /// Whether a rule matched; otherwise the layer is `other`.
+    /// Whether a rule matched. If none did, the layer is `other`.
     pub claimed: bool,
-    /// Whether the leaf is only the place where interrupts were enabled again.
+    /// Whether the leaf is a function that enables interrupts. A sample that is due while
+    /// interrupts are off is taken in such a function, so the leaf does not show the work.
     pub skid: bool,
 }
 
@@ -36,7 +38,7 @@ impl Charge {
         }
     }
 
-    /// User code of a category.
+    /// The charge of user code of a category.
     #[must_use]
     pub const fn user(category: Category) -> Self {
         Self {
@@ -48,7 +50,7 @@ impl Charge {
         }
     }
 
-    /// The idle loop, when no symbols identify it.
+    /// The charge of the idle loop, for idle time that no symbols identify.
     #[must_use]
     pub const fn idle() -> Self {
         Self {
@@ -60,7 +62,8 @@ impl Charge {
         }
     }
 
-    /// Time that the kernel's accounts charge to a layer. They do not show what the kernel did.
+    /// The charge of time that the kernel's accounts assign to a layer. The accounts do not show
+    /// the kind of work.
     #[must_use]
     pub const fn account(layer: Layer) -> Self {
         match layer {
@@ -77,8 +80,8 @@ impl Charge {
         }
     }
 
-    /// User code of programs other than the server, and the profiler's work. Neither is a cost of
-    /// packets.
+    /// The charge of user code of programs other than the server, and of the profiler's work.
+    /// Neither is a cost of packets.
     #[must_use]
     pub const fn other_program() -> Self {
         Self {
@@ -91,7 +94,8 @@ impl Charge {
     }
 }
 
-/// Charges a chain by the classes of its functions, leaf first; `None` for an address in no function.
+/// The charge of a call chain. `classes` has the classes of its functions, leaf first. A class is
+/// `None` for an address in no function.
 #[must_use]
 pub fn charge_chain(classes: &[Option<FunctionClass>]) -> Charge {
     let skid = matches!(classes.first(), Some(Some(class)) if class.skid);
@@ -130,7 +134,8 @@ mod tests {
     use super::*;
     use crate::rules::Rules;
 
-    /// Charges a chain of function names, leaf first, with `name@module` for those of a module.
+    /// The charge of a chain of function names, leaf first. A function of a module is
+    /// `name@module`.
     fn charge(chain: &[&str]) -> Charge {
         let rules = Rules::builtin().unwrap();
         let classes: Vec<_> = chain

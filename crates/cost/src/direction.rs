@@ -1,18 +1,18 @@
-//! Whether code works for a packet that leaves or for one that arrives.
+//! The direction of code: whether it works for a packet that leaves or for a packet that arrives.
 
 use std::fmt;
 
 /// The direction of the packet that code works for.
 ///
-/// The innermost function of the call chain with a direction determines it. An acknowledgment that the
-/// receive path sends is work for a packet sent.
+/// Among the functions of the call chain that have a direction, the innermost one determines it. An
+/// acknowledgment that the receive path sends is work for a packet sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// For a packet that leaves the host.
+    /// The code works for a packet that leaves the host.
     Send,
-    /// For a packet that arrives.
+    /// The code works for a packet that arrives.
     Receive,
-    /// For no single packet: user code, scheduling, polling.
+    /// The code works for no single packet: user code, scheduling, polling.
     #[default]
     Neither,
 }
@@ -21,7 +21,7 @@ impl Direction {
     /// Every direction.
     pub const ALL: [Self; 3] = [Self::Send, Self::Receive, Self::Neither];
 
-    /// The name used in files, tables and JSON.
+    /// The name in files, tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -11,9 +11,11 @@ use crate::layer::Layer;
 pub enum EventKind {
     Cycles,
     Instructions,
+    L1iMisses,
     L1dMisses,
     L2Misses,
     LlcMisses,
+    ItlbMisses,
     DtlbMisses,
     BranchMisses,
     CpuNs,
@@ -21,26 +23,30 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every event.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Cycles,
         Self::Instructions,
+        Self::L1iMisses,
         Self::L1dMisses,
         Self::L2Misses,
         Self::LlcMisses,
+        Self::ItlbMisses,
         Self::DtlbMisses,
         Self::BranchMisses,
         Self::CpuNs,
     ];
 
-    /// The name used in files, tables and JSON.
+    /// The name in files, tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cycles => "cycles",
             Self::Instructions => "instructions",
+            Self::L1iMisses => "l1i_misses",
             Self::L1dMisses => "l1d_misses",
             Self::L2Misses => "l2_misses",
             Self::LlcMisses => "llc_misses",
+            Self::ItlbMisses => "itlb_misses",
             Self::DtlbMisses => "dtlb_misses",
             Self::BranchMisses => "branch_misses",
             Self::CpuNs => "cpu_ns",
@@ -54,7 +60,7 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// The kind of work of code in any layer. The leaf function determines it; the call chain
+/// The kind of work of code in any layer. The leaf function determines the kind, and the call chain
 /// determines the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -80,7 +86,7 @@ impl Kind {
         Self::Other,
     ];
 
-    /// The name used in files, tables and JSON.
+    /// The name in files, tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,13 +102,14 @@ impl Kind {
 }
 
 impl Kind {
-    /// The kind of that name, if there is one.
+    /// The kind with this name, if there is one.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The kind of a layer's code that no rule matches: in a network layer, the protocol's own work.
+    /// The kind of a layer's code that no rule matches. In a network layer, it is the protocol's
+    /// own work.
     #[must_use]
     pub const fn default_in(layer: Layer) -> Self {
         match layer {
@@ -125,7 +132,7 @@ impl fmt::Display for Kind {
 }
 
 impl EventKind {
-    /// The event of that name, if there is one.
+    /// The event with this name, if there is one.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|event| event.name() == name)

@@ -1,9 +1,10 @@
 //! The eight categories of the study of host network stack overheads at SIGCOMM 2021 (Cai,
-//! Chaudhary, Vuppalapati, Hwang and Agarwal, table 1), as a projection of layer and kind.
+//! Chaudhary, Vuppalapati, Hwang and Agarwal, table 1), computed from layer and kind.
 //!
-//! The study sorts functions. Here the call chain determines the layer, the leaf the kind, and both
-//! together the category. Unmatched functions in a network layer mostly build and split socket buffers,
-//! so that pair is `skb`.
+//! The study assigns each function to a category. Here the call chain determines the layer, the
+//! leaf function determines the kind, and both together determine the category. Functions of a
+//! network layer that no rule matches mostly build and split socket buffers, so their category is
+//! `skb`.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use crate::layer::Layer;
 /// One of the study's eight categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostStack {
-    /// Between user and kernel space, in both directions.
+    /// Copies between user and kernel space, in both directions.
     DataCopy,
     /// TCP, UDP and IP processing, checksums included.
     TcpIp,
@@ -44,7 +45,7 @@ impl HostStack {
         Self::Other,
     ];
 
-    /// The name used in files, tables and JSON.
+    /// The name in files, tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,7 +60,7 @@ impl HostStack {
         }
     }
 
-    /// The category of work of a kind in a layer.
+    /// The category of a kind of work in a layer.
     #[must_use]
     pub const fn of(layer: Layer, kind: Kind) -> Self {
         match (layer, kind) {

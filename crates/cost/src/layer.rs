@@ -1,9 +1,9 @@
-//! Where in the stack a cost arises, and the projection on the seven regions of TR05-450.
+//! The place in the stack where a cost arises, and the mapping to the seven regions of TR05-450.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
-/// Where in the stack code runs.
+/// The place in the stack where code runs.
 ///
 /// `Bypass` exists only on hosts that offload connections to their NIC: it is the thin layer under
 /// the sockets that forwards their operations to the NIC (Kim and Rixner, OSDI 2006, section 2).
@@ -43,7 +43,7 @@ impl Layer {
         Self::Other,
     ];
 
-    /// The name used in files, tables and JSON.
+    /// The name in files, tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Layer {
         }
     }
 
-    /// The layer of that name, if there is one.
+    /// The layer with this name, if there is one.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
@@ -85,8 +85,8 @@ impl Layer {
         }
     }
 
-    /// Whether the layer is network stack below the system calls, the part a handoff can save
-    /// (OSDI 2006, section 5.1: 57 % of the baseline's host cycles).
+    /// Whether the layer is in the network stack below the system calls. A handoff can save this
+    /// part (OSDI 2006, section 5.1: 57 % of the baseline's host cycles).
     #[must_use]
     pub const fn is_below_system_calls(self) -> bool {
         matches!(
@@ -127,7 +127,7 @@ impl Region {
         Self::Other,
     ];
 
-    /// The name used in files, tables and JSON.
+    /// The name in files, tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Events by layer and kind over one window, with the activity in it.
+//! Events by layer and kind in one window, and the activity in that window.
 //!
 //! A measured and a simulated profile are the same type, so that one table can contain both.
 
@@ -7,17 +7,17 @@ use crate::event::{EventKind, Kind, PerKind};
 use crate::host_stack::HostStack;
 use crate::layer::{Layer, PerLayer, Region};
 
-/// A count in both directions, as the host sees them.
+/// A count for each direction, as seen from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Directions {
-    /// Leaving the host.
+    /// Sent by the host.
     pub sent: u64,
-    /// Arriving at the host.
+    /// Received by the host.
     pub received: u64,
 }
 
 impl Directions {
-    /// Both directions together.
+    /// The sum over both directions.
     #[must_use]
     pub const fn total(self) -> u64 {
         self.sent + self.received
@@ -27,11 +27,12 @@ impl Directions {
 /// Activity in a window: packets, requests, faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Window {
-    /// Its length.
+    /// Length of the window.
     pub duration_s: f64,
     /// Frames at the interfaces. A frame over loopback is both sent and received.
     pub packets: Directions,
-    /// TCP segments as the protocol counts them: before send and after receive offload.
+    /// TCP segments as the protocol counts them: before segmentation offload, and after receive
+    /// offload.
     pub segments: Directions,
     /// Bytes of the frames, headers included.
     pub bytes: Directions,
@@ -45,10 +46,10 @@ pub struct Window {
     pub drops: u64,
 }
 
-/// Events by layer and kind over one window. The unit is that of `event`.
+/// Events by layer and kind in one window. The unit is that of `event`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// What was counted.
+    /// The counted event.
     pub event: EventKind,
     /// The amount by layer and kind, idle time included.
     pub counts: PerLayer<PerKind<f64>>,
@@ -82,7 +83,7 @@ impl Profile {
             .sum()
     }
 
-    /// Everything but the idle loop; shares are shares of this.
+    /// The sum of everything except the idle loop. Shares are fractions of this sum.
     #[must_use]
     pub fn busy(&self) -> f64 {
         self.sum(|layer, _| layer != Layer::Idle)
@@ -107,8 +108,8 @@ impl Profile {
     }
 
     /// The cost of a category of *Communication Breakdown*, computed from layers alone. All user
-    /// code counts as the server's. Categories that are parts of a layer count as the kernel's
-    /// other work.
+    /// code counts as the server's. No layer contains the kernel's memory, file systems or file
+    /// service alone, so they count as the kernel's other work.
     #[must_use]
     pub fn category(&self, category: Category) -> f64 {
         self.sum(|layer, _| Category::of(layer) == category)

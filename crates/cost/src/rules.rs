@@ -1,8 +1,8 @@
 //! Rules that assign functions and files to layers, kinds and categories: small TOML files.
 //!
 //! Each new kernel changes many symbol names, but few prefixes. So the compiled-in files contain
-//! prefixes, which are matched along the call chain. A user's file precedes them. Comments in the
-//! files explain the tables.
+//! prefixes, which are compared with the functions of the call chain. A user's file has priority
+//! over them. Comments in the files explain the tables.
 
 use std::collections::HashMap;
 
@@ -23,11 +23,11 @@ const PARTS: &str = include_str!("../data/parts.toml");
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {message}")]
 pub struct RuleError {
-    /// The file, or the name of a compiled-in one.
+    /// The file, or the name of a compiled-in file.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what was expected.
+    /// The fault, and what was expected.
     pub message: String,
 }
 
@@ -41,35 +41,36 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Code that a driver's caller calls, and the modules of network interfaces.
+    /// The owner of network drivers: functions that a [`FunctionClass::driver_caller`] calls, and
+    /// modules of network interfaces.
     pub const DRIVER: Self = Self {
         layer: Layer::Driver,
         category: Category::NicDriver,
     };
 
-    /// Code from an interrupt's entry on.
+    /// The owner of code that runs after an interrupt's entry.
     pub const INTERRUPT: Self = Self {
         layer: Layer::Interrupt,
         category: Category::KernelInterrupt,
     };
 }
 
-/// The entries of the rules for one function.
+/// What the rules list about one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionClass {
-    /// Its layer.
+    /// The layer and category of the function.
     pub owner: Option<Owner>,
-    /// What it does.
+    /// The kind of work of the function.
     pub kind: Option<Kind>,
-    /// The direction of the packet that it works for.
+    /// The direction of the packet for which the function works.
     pub direction: Option<Direction>,
-    /// Whether a timer's samples of other code land here.
+    /// Whether samples of a timer appear in this function although they belong to other code.
     pub skid: bool,
-    /// Whether an interrupt or softirq begins here.
+    /// Whether an interrupt or softirq begins at this function.
     pub interrupt_entry: bool,
-    /// Whether it calls network drivers.
+    /// Whether the function calls network drivers.
     pub driver_caller: bool,
-    /// Whether a kernel thread begins here.
+    /// Whether a kernel thread begins at this function. The search for a layer ends here.
     pub dead_end: bool,
 }
 
@@ -83,7 +84,7 @@ impl Rules {
     /// The compiled-in rules.
     ///
     /// # Errors
-    /// A compiled-in file has a mistake; a test excludes this.
+    /// A compiled-in file has a mistake. A test ensures that this does not happen.
     pub fn builtin() -> Result<Self, RuleError> {
         let files = [
             ("layers.toml", LAYERS),
@@ -141,7 +142,8 @@ impl Rules {
         }
     }
 
-    /// The part of an application that a clue shows, if a rule lists it.
+    /// The part of an application to which a rule assigns code with this property, if there is such
+    /// a rule.
     #[must_use]
     pub fn part(&self, clue: Clue<'_>) -> Option<&str> {
         let find = |file: &'_ RuleFile| -> Option<usize> {
@@ -170,7 +172,8 @@ impl Rules {
         self.files.iter().find_map(found)
     }
 
-    /// The category of user code in the file of that name, if a rule lists it.
+    /// The category that a rule assigns to user code in a file with this name, if there is such a
+    /// rule.
     #[must_use]
     pub fn object(&self, name: &str) -> Option<Category> {
         self.files
@@ -180,7 +183,7 @@ impl Rules {
     }
 }
 
-/// The property of user code by which a rule assigns it to a part of an application.
+/// A property of user code by which a rule assigns the code to a part of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clue<'a> {
     /// The name of the thread.
@@ -193,7 +196,7 @@ pub enum Clue<'a> {
     Function(&'a str),
 }
 
-/// Names and prefixes with their values. An exact name precedes the longest prefix.
+/// Names and prefixes with their values. An exact name has priority over the longest prefix.
 #[derive(Clone, Debug)]
 struct Patterns<T> {
     exact: HashMap<String, T>,
@@ -210,7 +213,7 @@ impl<T> Default for Patterns<T> {
 }
 
 impl<T> Patterns<T> {
-    /// Adds a pattern. An error states what is wrong with it.
+    /// Adds a pattern. The error states the fault of the pattern.
     fn add(&mut self, pattern: &str, value: T) -> Result<(), String> {
         let (stem, is_prefix) = match pattern.strip_suffix('*') {
             Some(stem) => (stem, true),
@@ -270,7 +273,7 @@ struct PartRules {
     threads: Patterns<usize>,
     generated: Patterns<usize>,
     objects: Patterns<usize>,
-    /// Parts of paths.
+    /// Folders, as parts of paths.
     folders: Vec<(String, usize)>,
     functions: Patterns<usize>,
 }
@@ -383,7 +386,7 @@ impl Source<'_> {
     /// Parses the text as TOML.
     ///
     /// # Errors
-    /// The text is not valid TOML, or does not have the fields of that type.
+    /// The text is not valid TOML, or does not have the fields of `T`.
     pub fn parse<T: for<'de> Deserialize<'de>>(&self) -> Result<T, RuleError> {
         toml::from_str(self.text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);

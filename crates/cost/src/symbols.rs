@@ -1,7 +1,8 @@
-//! Parses `/proc/kallsyms`, modules included: `address type name [module]`, one a line.
+//! Parses `/proc/kallsyms`, including the symbols of modules. A line is `address type name
+//! [module]`.
 //!
-//! The module identifies a driver's functions; existing parsers drop it. All names share one
-//! buffer, because a kernel has some hundred thousand of them.
+//! The module identifies a driver's functions, but existing parsers drop the module. All names
+//! share one buffer, because a kernel has some hundred thousand of them.
 
 /// The index of a kernel function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,11 +16,11 @@ impl SymbolId {
     }
 }
 
-/// Longest function. An address further from its symbol is in no function.
+/// Length of the longest function. An address further from its symbol is in no function.
 const FUNCTION_LIMIT_BYTES: u64 = 1 << 20;
 
-/// Prefix of the symbols for padding before a function. Padding never runs, so these addresses
-/// count as the function's.
+/// Prefix of the symbols for padding before a function. Padding never runs, so these addresses are
+/// assigned to the function.
 const PADDING_PREFIX: &str = "__pfx_";
 
 /// Functions by address.
@@ -38,12 +39,12 @@ struct Function {
     name_length: u16,
     /// 0 for the kernel itself, else the index in `modules` plus one.
     module: u16,
-    /// Of several names for one address, a global one is preferred.
+    /// Whether the name is global. Of several names for one address, a global one is preferred.
     global: bool,
 }
 
 impl KernelSymbols {
-    /// Parses the text of such a file. Other lines are ignored.
+    /// Parses the text of `/proc/kallsyms`. Lines that describe no function are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut symbols = Self::default();
@@ -59,7 +60,8 @@ impl KernelSymbols {
             symbols.push(address, global, name, module);
         }
         symbols.hidden = symbols.functions.is_empty() && zeros > 0;
-        // The sort is stable: an address has its first global name, else its first local one.
+        // The sort is stable. So the first entry of an address is its first global name, or its
+        // first local name if it has no global one.
         symbols
             .functions
             .sort_by_key(|function| (function.address, !function.global));
@@ -79,7 +81,7 @@ impl KernelSymbols {
         self.functions.is_empty()
     }
 
-    /// Functions in the table.
+    /// Number of functions in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.functions.len()
@@ -110,7 +112,7 @@ impl KernelSymbols {
         self.functions[id.index()].address
     }
 
-    /// The name of the function of that [index](SymbolId::index), if there is one.
+    /// The name of the function with this [index](SymbolId::index), if there is one.
     #[must_use]
     pub fn name_at(&self, index: usize) -> Option<&str> {
         let id = SymbolId(u32::try_from(index).ok()?);
@@ -162,7 +164,7 @@ impl KernelSymbols {
     }
 }
 
-/// Address, whether global, name and module, if the line describes a function.
+/// If the line describes a function: its address, whether it is global, its name and its module.
 fn function_line(line: &str) -> Option<(u64, bool, &str, Option<&str>)> {
     let mut fields = line.split_ascii_whitespace();
     let address = u64::from_str_radix(fields.next()?, 16).ok()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! QEMU's plugin interface, version 4, and four functions of QEMU's own that Debian's and Ubuntu's
-//! executables export. Facts from QEMU's documentation of TCG plugins and its public header.
+//! executables export. The declarations follow QEMU's documentation of TCG plugins and its public
+//! header.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -10,10 +11,10 @@ pub const VERSION: c_int = 4;
 /// The identity of a plugin.
 pub type PluginId = u64;
 
-/// Size, direction and kind of one memory access, in a form of QEMU's own.
+/// Size, direction and kind of one memory access, in an encoding that only QEMU knows.
 pub type MemoryInfo = u32;
 
-/// A block that QEMU translates.
+/// A block of code that QEMU translates.
 #[repr(C)]
 pub struct TranslatedBlock {
     _opaque: [u8; 0],
@@ -31,7 +32,7 @@ pub struct HardwareAddress {
     _opaque: [u8; 0],
 }
 
-/// The value that an access moved: its type and two words.
+/// The value that an access loaded or stored: its type and two words.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryValue {
@@ -41,19 +42,19 @@ pub struct MemoryValue {
     high: u64,
 }
 
-/// A callback does not use the processor's registers.
+/// States that a callback does not use the processor's registers.
 pub const NO_REGISTERS: c_int = 0;
 
-/// A callback for loads and stores.
+/// Registers a callback for both loads and stores.
 pub const LOADS_AND_STORES: c_int = 3;
 
-/// Runs when a block or an instruction is executed.
+/// A function that QEMU calls when a block or an instruction is executed.
 pub type ExecuteCallback = extern "C" fn(c_uint, *mut c_void);
 
-/// Runs after a load or store.
+/// A function that QEMU calls after a load or store.
 pub type MemoryCallback = extern "C" fn(c_uint, MemoryInfo, u64, *mut c_void);
 
-/// Runs once.
+/// A function that QEMU calls once.
 pub type SimpleCallback = extern "C" fn(PluginId);
 
 unsafe extern "C" {
@@ -135,13 +136,13 @@ pub struct Information {
 }
 
 impl Information {
-    /// Whether a whole machine is emulated, and not one process.
+    /// Whether QEMU emulates a whole machine instead of one process.
     #[must_use]
     pub const fn is_system(&self) -> bool {
         self.is_system
     }
 
-    /// Processors of the machine.
+    /// Number of processors of the machine.
     #[must_use]
     pub const fn processors(&self) -> c_int {
         self.processors

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU's plugin: watches processor 0 of an emulated machine for `perpacket emulate`.
+//! The QEMU plugin of `perpacket emulate`. It watches processor 0 of an emulated machine.
 //!
-//! QEMU loads this library and calls it for every block that it translates, for every load and store of
-//! processor 0, and at the guest's requests. The caches, layers and counts are in the crates `memory` and
-//! `emulate`; nothing of perpacket links with this crate, which has QEMU's licence.
+//! QEMU loads this library and calls it for every block that it translates, for every load and
+//! store of processor 0, and at the guest's requests. The caches, layers and counts are in the
+//! crates `memory` and `emulate`. This crate has QEMU's licence, so no other part of perpacket
+//! links with it.
 //!
-//! QEMU must run all processors in one thread (`-accel tcg,thread=single`): then one callback runs at a
-//! time, and [`Plugin`](plugin::Plugin) needs no lock.
+//! QEMU must run all processors in one thread (`-accel tcg,thread=single`). Then only one callback
+//! runs at a time, and [`Plugin`](plugin::Plugin) needs no lock.
 
 mod api;
 mod machine;
@@ -21,16 +22,16 @@ use perpacket_emulate::Options;
 use crate::api::{Information, PluginId, VERSION};
 use crate::plugin::Plugin;
 
-/// The version of the interface, for QEMU.
+/// The version of the interface. QEMU reads this variable.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = VERSION;
 
-/// Reports an error for people.
+/// Prints an error and its hint.
 fn report(error: &str, hint: &str) {
     eprintln!("perpacket-emulate: error: {error}\nperpacket-emulate: hint: {hint}");
 }
 
-/// QEMU calls this once, before the machine starts. Another result than 0 ends QEMU.
+/// QEMU calls this once, before the machine starts. If the result is not 0, QEMU exits.
 ///
 /// # Safety
 ///

@@ -13,38 +13,41 @@ use crate::api::{
     cpu_exit, cpu_memory_rw_debug, cpu_physical_memory_map, cpu_physical_memory_rw, qemu_get_cpu,
 };
 
-/// A processor, as QEMU's pointer to its state.
+/// A processor, as the pointer to its state in QEMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor(*mut c_void);
 
-/// QEMU's `tcg_cflags` is within this many bytes from the start of a processor's state.
+/// Number of bytes from the start of a processor's state within which QEMU's `tcg_cflags` is.
 const STATE_BYTES: usize = 4096;
 
-/// The form of this word in QEMU 10.0: no cluster in the upper byte, and flags only below bit 20.
+/// The range of this word in QEMU 10.0: the upper byte has no cluster number, and flags are only
+/// below bit 20.
 const FLAGS: std::ops::Range<u32> = 0xff00_0001..0xff10_0000;
 
-/// A bit of the number of the processor's cluster. Processors share translated blocks only if all these
-/// flags agree, so a processor with another number has blocks of its own.
+/// A bit of the processor's cluster number. Processors share translated blocks only if all these
+/// flags are equal, so a processor with a different cluster number has its own blocks.
 const CLUSTER_BIT: u32 = 1 << 24;
 
 /// The emulated machine.
 #[derive(Debug)]
 pub struct Machine {
-    /// Where QEMU stores the processor that runs.
+    /// The variable in which QEMU stores the running processor.
     running: *const Processor,
     /// Processor 0.
     pub first: Processor,
-    /// The memory's first byte.
+    /// Address of the memory's first byte.
     memory: *const u8,
     memory_bytes: u64,
 }
 
 impl Machine {
-    /// The machine, once its processors exist; called by the thread that emulates them.
+    /// Finds the machine after its processors exist. The thread that emulates the processors must
+    /// call this.
     ///
-    /// An error states what this QEMU lacks.
+    /// The error states what this QEMU lacks.
     pub fn find() -> Result<Self, &'static str> {
-        // SAFETY: dlsym reads a C string; for a variable of a thread it returns its address in this one.
+        // SAFETY: dlsym reads a C string. For a thread-local variable it returns the address in
+        // this thread.
         let running = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"current_cpu".as_ptr()) };
         if running.is_null() {
             return Err("exports no `current_cpu`");
@@ -71,17 +74,19 @@ impl Machine {
     /// The processor that runs now.
     #[inline]
     pub fn running(&self) -> Processor {
-        // SAFETY: the address of QEMU's variable for this thread, which lives as long as the thread.
+        // SAFETY: this is the address of QEMU's variable for this thread. It is valid as long as
+        // the thread runs.
         unsafe { *self.running }
     }
 
-    /// Ends the turn of the processor that runs.
+    /// Ends the turn of the running processor.
     pub fn end_turn(&self) {
         // SAFETY: the running processor's state is valid while it runs.
         unsafe { cpu_exit(self.running().0) }
     }
 
-    /// Makes every processor but the first translate blocks of its own; returns whether it does.
+    /// Makes every processor except the first translate its own blocks. Returns whether this
+    /// succeeds.
     pub fn separate_processors(&self) -> bool {
         // SAFETY: QEMU returns the state of a processor, or null.
         let others = (1..).map(|index: c_int| Processor(unsafe { qemu_get_cpu(index) }));
@@ -113,12 +118,13 @@ impl Machine {
             return false;
         };
         let flags = word(other, offset) & !CLUSTER_BIT;
-        // SAFETY: as above; the other processor does not run, because all run in this thread.
+        // SAFETY: as above. The other processor does not run now, because all processors run in
+        // this thread.
         unsafe { other.0.byte_add(offset).cast::<u32>().write(flags) };
         true
     }
 
-    /// The physical address of a byte of the machine's memory that QEMU's translator read.
+    /// The physical address of a byte that QEMU's translator read from the machine's memory.
     pub fn physical(&self, host: *const c_void) -> Option<u64> {
         let offset = (host as u64).wrapping_sub(self.memory as u64);
         (offset < self.memory_bytes).then_some(offset)
@@ -156,10 +162,11 @@ impl KernelMemory for Machine {
     }
 }
 
-/// The memory below the devices' addresses of QEMU's machine `pc`, which is one block of the host's.
+/// Size of the memory below the devices' addresses in QEMU's machine `pc`. On the host, this memory
+/// is one block.
 const MEMORY_LIMIT: u64 = 3 << 30;
 
-/// The registers of a card at an address.
+/// The registers of a card, at a physical address.
 #[derive(Clone, Copy, Debug)]
 pub struct CardBus<'a> {
     /// The machine.

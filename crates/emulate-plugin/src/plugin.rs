@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The plugin's state: options, observer, card, the turn of the running processor.
+//! The plugin's state: options, observer, card, and the turn of the running processor.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -23,20 +23,20 @@ use crate::report;
 /// Exit status of QEMU after an error of the plugin.
 const FAILED: i32 = 71;
 
-/// Pages whose physical address is stored.
+/// Number of pages whose physical addresses are stored.
 const PAGES: usize = 4096;
 
 /// Bytes of a line.
 const LINE_BYTES: u64 = 64;
-/// Bytes of the longest access of a processor without AVX.
+/// Length of the longest access of a processor without AVX, in bytes.
 const ACCESS_BYTES: u64 = 16;
-/// Bytes of a card's registers.
+/// Size of a card's registers in bytes.
 const REGISTER_BYTES: u64 = 0x2_0000;
 
-/// An error with the next step.
+/// An error, and the next step for the user.
 #[derive(Debug)]
 pub struct Failure {
-    /// What is wrong.
+    /// The fault.
     pub error: String,
     /// The next step.
     pub hint: &'static str,
@@ -46,24 +46,24 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug)]
 struct Page {
     number: u64,
-    /// Number of the physical line less that of the virtual line.
+    /// Number of the physical line minus that of the virtual line.
     difference: u64,
 }
 
-/// No page has this number.
+/// An unused entry. No page has this number.
 const NO_PAGE: Page = Page {
     number: u64::MAX,
     difference: 0,
 };
 
-/// Counts of the run for people; no result depends on them.
+/// Counts of the run that are only printed. No result depends on them.
 #[derive(Debug, Default)]
 pub struct Diagnosis {
-    /// Whether other processors have blocks of their own.
+    /// Whether other processors have their own blocks.
     pub separate: bool,
-    /// Processor time of this process at the start of the window.
+    /// Processor time that this process had used at the start of the window.
     pub began_s: f64,
-    /// Watched blocks that another processor ran.
+    /// Number of watched blocks that another processor ran.
     pub foreign_blocks: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct Plugin {
     pub options: Options,
     pub functions: Functions,
     pub observer: Observer,
-    /// The machine, once its processors run.
+    /// The machine. `None` until its processors run.
     pub machine: Option<Machine>,
     /// The physical address of the card's registers.
     pub registers: Option<u64>,
@@ -82,14 +82,14 @@ pub struct Plugin {
     pub out: File,
     pub dump: Option<BufWriter<File>>,
     pub diagnosis: Diagnosis,
-    /// Whether the block that runs is one of processor 0 and is watched.
+    /// Whether the running block belongs to processor 0 and is watched.
     pub is_active: bool,
-    /// Whether processor 0 had the last turn.
+    /// Whether the last turn was processor 0's.
     first_runs: bool,
     /// Instructions left in this turn.
     turn_left: i64,
     pages: Box<[Page; PAGES]>,
-    /// The block after a hypercall's mark begins here, if the mark ended its block.
+    /// If a hypercall's mark ended its block, the address at which the next block begins.
     pub after_mark: Option<u64>,
 }
 
@@ -174,11 +174,12 @@ impl Plugin {
         let line = serde_json::json!({"version": 1, "error": error, "hint": hint});
         // Ignore a failed write, because the error has been reported.
         let _ = writeln!(self.out, "{line}");
-        // SAFETY: ends the process at once. QEMU's own exit would wait for the thread that runs this.
+        // SAFETY: this ends the process at once. QEMU's own exit function would wait for the thread
+        // that runs this code.
         unsafe { libc::_exit(FAILED) }
     }
 
-    /// The machine's processors and memory; finds them at the first call.
+    /// The machine's processors and memory. The first call finds them.
     pub fn machine(&mut self) -> &Machine {
         let machine = match self.machine.take() {
             Some(machine) => machine,
@@ -193,7 +194,8 @@ impl Plugin {
         self.machine.insert(machine)
     }
 
-    /// A processor runs `instructions` instructions; returns whether it is processor 0.
+    /// Records that a processor runs `instructions` instructions. Returns whether it is processor
+    /// 0.
     #[inline]
     pub fn turn(&mut self, instructions: u32) -> bool {
         let Some(machine) = &self.machine else {
@@ -231,7 +233,7 @@ impl Plugin {
         }
     }
 
-    /// A watched block begins.
+    /// Handles the begin of a watched block.
     #[inline]
     pub fn block(&mut self, block: &mut Block) {
         let is_first = self.turn(block.instructions());
@@ -243,7 +245,7 @@ impl Plugin {
         }
     }
 
-    /// A load or store of processor 0.
+    /// Handles a load or store of processor 0.
     #[inline]
     pub fn data(&mut self, info: MemoryInfo, address: u64) {
         if !self.observer.data_repeats(address / LINE_BYTES) {
@@ -261,7 +263,7 @@ impl Plugin {
         }
     }
 
-    /// An access to a line that does not repeat.
+    /// Handles an access that does not repeat the last access to its line.
     #[inline]
     fn access(&mut self, info: MemoryInfo, address: u64) {
         let number = address >> 12;
@@ -300,7 +302,7 @@ impl Plugin {
         self.see(address, Line(line as u32));
     }
 
-    /// An access to memory.
+    /// Passes an access to memory to the observer.
     #[inline]
     fn see(&mut self, address: u64, line: Line) {
         match &self.machine {
@@ -311,7 +313,7 @@ impl Plugin {
         }
     }
 
-    /// Processor 0 accessed a device's register.
+    /// Handles an access of processor 0 to a device's register.
     fn device(&mut self, info: MemoryInfo, physical: u64) {
         let Some(registers) = self.registers else {
             return;
@@ -333,7 +335,7 @@ impl Plugin {
         self.look_at_card();
     }
 
-    /// Reports what the card has received.
+    /// Reports the frames that the card has received to the observer.
     fn look_at_card(&mut self) {
         if self.observer.is_watching() {
             self.with_card(|card, bus, events| card.receive(bus, events));
@@ -352,7 +354,8 @@ impl Plugin {
         }
     }
 
-    /// Virtual addresses may be mapped differently now.
+    /// Forgets the stored physical addresses, because virtual addresses may be mapped differently
+    /// now.
     pub fn forget_pages(&mut self) {
         self.pages.fill(NO_PAGE);
         self.observer.forget_addresses();

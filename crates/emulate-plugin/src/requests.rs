@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The guest's requests: one page of memory each.
+//! The guest's requests. Each request is one page of memory.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use crate::machine::CardBus;
 use crate::plugin::Plugin;
 use crate::translate::translate_again;
 
-/// Bytes of a request's text.
+/// Maximum number of bytes of a request's text.
 const TEXT_BYTES: usize = 4000;
 /// Offset of the length, of the first number, and of the text.
 const LENGTH_AT: u64 = 4;
@@ -20,7 +20,7 @@ const TEXT_AT: usize = 56;
 
 /// A request as the guest wrote it.
 struct Request {
-    /// Its physical address.
+    /// Physical address of the request.
     address: u64,
     operation: u32,
     numbers: [u64; 6],
@@ -49,7 +49,7 @@ fn label(page: &[u8]) -> String {
 }
 
 impl Plugin {
-    /// Answers the request in the page that the guest has loaded from.
+    /// Answers the request in the page from which the guest has loaded.
     pub fn answer(&mut self, info: MemoryInfo, address: u64) {
         // SAFETY: queries about an access that QEMU reports, within its callback.
         let physical = unsafe {
@@ -91,7 +91,7 @@ impl Plugin {
         }
     }
 
-    /// Begins to watch processor 0, unless it is watched.
+    /// Begins to watch processor 0, unless it is watched already.
     fn attach(&mut self) {
         if self.observer.is_attached() {
             return;
@@ -150,7 +150,8 @@ impl Plugin {
         )
     }
 
-    /// Appends to the guest's symbols (`file` 0) or types (1); an empty text ends the file.
+    /// Appends to the file with the guest's symbols (`file` is 0) or types (1). An empty text ends
+    /// the file.
     fn append_to_dump(&mut self, file: u64, text: &[u8]) {
         let path = match file {
             0 => self.options.dump.clone(),

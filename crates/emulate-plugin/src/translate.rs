@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The callbacks: QEMU calls them when it translates a block, and when the block's code runs.
 //!
-//! Only plain callbacks are registered. QEMU 10.0 corrupts the guest's registers with inline operations
-//! and conditional callbacks at the beginning of blocks where one thread runs two processors.
+//! Only plain callbacks are registered. If one thread runs two processors, QEMU 10.0 corrupts the
+//! guest's registers with inline operations and conditional callbacks at the beginning of blocks.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -26,18 +26,18 @@ use crate::plugin::Plugin;
 /// Longest instruction.
 const INSTRUCTION_BYTES: usize = 15;
 
-/// The plugin, from QEMU's call of the install function on.
+/// The plugin. It is set when QEMU calls the install function.
 static PLUGIN: AtomicPtr<Plugin> = AtomicPtr::new(ptr::null_mut());
 
-/// Every block that QEMU's code has the address of, in pieces that never move. Adjacent blocks
-/// cause fewer misses than blocks in separate allocations.
+/// All blocks whose addresses QEMU's code contains. They are stored in pieces that never move.
+/// Adjacent blocks cause fewer cache misses than blocks in separate allocations.
 struct Blocks(Vec<Vec<Block>>);
 
-/// Blocks of a piece.
+/// Number of blocks in a piece.
 const PIECE: usize = 4096;
 
 impl Blocks {
-    /// Stores a block; its address is valid until the blocks are dropped.
+    /// Stores a block. Its address is valid until the blocks are dropped.
     fn push(&mut self, block: Block) -> *mut Block {
         if self.0.last().is_none_or(|piece| piece.len() == PIECE) {
             self.0.push(Vec::with_capacity(PIECE));
@@ -88,7 +88,7 @@ extern "C" fn was_reset(id: PluginId) {
     }
 }
 
-/// QEMU dropped all translated code, and with it the addresses of all blocks.
+/// Drops all blocks, because QEMU has dropped all translated code, and with it their addresses.
 extern "C" fn flushed(_id: PluginId) {
     if let Ok(mut blocks) = BLOCKS.lock() {
         blocks.0.clear();
@@ -107,7 +107,8 @@ extern "C" fn at_exit(_id: PluginId, _data: *mut c_void) {
 ///
 /// # Safety
 ///
-/// No other reference to it is in use: the caller is a callback, and one runs at a time.
+/// No other reference to the plugin is in use. This is so in a callback, because only one callback
+/// runs at a time.
 unsafe fn plugin<'a>() -> &'a mut Plugin {
     // SAFETY: set before the first callback, and never freed.
     unsafe { &mut *PLUGIN.load(Ordering::Acquire) }
@@ -136,7 +137,7 @@ extern "C" fn translated(_id: PluginId, block: *mut TranslatedBlock) {
     }
 }
 
-/// The instructions of a block with their effects.
+/// The instructions of a block and their effects.
 fn instructions(block: *const TranslatedBlock) -> Vec<(*mut TranslatedInstruction, Instruction)> {
     // SAFETY: QEMU is translating this block.
     let number = unsafe { qemu_plugin_tb_n_insns(block) };
@@ -157,7 +158,7 @@ fn instructions(block: *const TranslatedBlock) -> Vec<(*mut TranslatedInstructio
     (0..number).map(one).collect()
 }
 
-/// Registers the guest's requests: loads right after the mark.
+/// Registers callbacks for the guest's requests, which are loads directly after the mark.
 fn watch_requests(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)]) {
     for (index, (instruction, what)) in all.iter().enumerate() {
         // SAFETY: QEMU is translating this instruction.
@@ -204,7 +205,7 @@ fn watch(
     unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, block_runs, NO_REGISTERS, block_data) }
 }
 
-/// The lines of a block's code, each once in a row.
+/// The lines of a block's code. Consecutive instructions in one line count once.
 fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)]) -> Vec<Line> {
     let machine = plugin.machine();
     let mut lines: Vec<Line> = Vec::new();
@@ -219,8 +220,8 @@ fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)])
         let Some(begin) = machine.physical(host) else {
             continue;
         };
-        // The end of an instruction on the next page has another physical address. It is omitted,
-        // because the block's next instruction is on that page too.
+        // If an instruction ends on the next page, its end has an unrelated physical address. This
+        // end is omitted, because the block's next instruction is on that page too.
         let end = (begin + length - 1).min(begin | 0xFFF);
         for number in begin / 64..=end / 64 {
             let line = Line(number as u32);
@@ -232,7 +233,7 @@ fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)])
     lines
 }
 
-/// Stores a block until QEMU drops its code; returns its address.
+/// Stores a block until QEMU drops its code. Returns the block's address.
 fn store_block(function: (Function, Work), instructions: u32, lines: &[Line]) -> *mut c_void {
     let block = Block::new(function, instructions, lines);
     // A callback that panics ends QEMU, so no thread can have left the lock poisoned.
@@ -286,7 +287,8 @@ fn is_store(info: MemoryInfo) -> bool {
 }
 
 extern "C" fn block_runs(_processor: c_uint, data: *mut c_void) {
-    // SAFETY: the data of `store_block`, which lives as long as the code that calls this; one callback at a time.
+    // SAFETY: the data of `store_block`, which lives as long as the code that calls this; one
+    // callback at a time.
     let (plugin, block) = unsafe { (plugin(), &mut *data.cast::<Block>()) };
     plugin.block(block);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Small kernels with known answers, run by QEMU with the plugin.
+//! Runs small kernels with known answers in QEMU with the plugin.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 use std::env;
@@ -12,12 +12,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const QEMU: &str = "qemu-system-x86_64";
-/// QEMU's exit status after the guest wrote 0 to its port for the end.
+/// QEMU's exit status after the guest has written 0 to the port that ends it.
 const ENDED: i32 = 1;
-/// A guest needs a second; one that hangs ends after these.
+/// Time limit in seconds. A guest needs a second. A guest that hangs is ended after this time.
 const LIMIT_S: &str = "60";
 
-/// The plugin's library, built now unless `PERPACKET_EMULATE_PLUGIN` names one.
+/// The plugin's library. It is built now, unless `PERPACKET_EMULATE_PLUGIN` names one.
 fn plugin() -> &'static Path {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
     PLUGIN.get_or_init(|| {
@@ -43,7 +43,7 @@ fn plugin() -> &'static Path {
     })
 }
 
-/// Whether QEMU is here, in a version with the plugin's interface; else the test is skipped.
+/// Whether QEMU is installed in a version with the plugin's interface. If not, the test is skipped.
 fn has_qemu() -> bool {
     let version = match Command::new(QEMU).arg("--version").output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -189,7 +189,7 @@ fn window(source: &str, definitions: &[&str], options: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The sum of a count over the rows of a function; for misses in the first configuration.
+/// The sum of a count over the rows of a function. Counts of misses are those of one configuration.
 fn of_function(window: &Value, function: &str, name: &str, configuration: usize) -> u64 {
     let rows = window["counts"].as_array().unwrap();
     let own = rows.iter().filter(|row| row["function"] == function);
@@ -213,7 +213,8 @@ fn loops_over_memory_miss_what_does_not_fit() {
     let count = |function, name, configuration| of_function(&window, function, name, configuration);
     let small = 0;
     let large = 1;
-    // 4096 lines of 64 bytes are 256 KiB: more than the first level and the small second level.
+    // 4096 lines of 64 bytes are 256 KiB, which is more than the first level and the small second
+    // level.
     assert_eq!(count("tcp_ack", "instructions", 0), 4 * 4096 + 1);
     assert_eq!(count("tcp_ack", "l1d_misses", small), 4096);
     assert_eq!(count("tcp_ack", "l2d_misses", small), 4096);
@@ -223,7 +224,7 @@ fn loops_over_memory_miss_what_does_not_fit() {
     assert_eq!(count("ip_output", "l2d_misses", small), 4096);
     assert_eq!(count("ip_output", "l2d_misses", large), 0);
     assert_eq!(count("ip_output", "dtlb_misses", 0), 0);
-    // A chain of 1000 nodes in as many lines: the second round finds them in the first level.
+    // The chain has 1000 nodes in as many lines. The second round finds them in the first level.
     assert_eq!(count("__dev_queue_xmit", "instructions", 0), 3 * 1000 + 1);
     assert_eq!(count("__dev_queue_xmit", "l1d_misses", small), 1000);
     assert_eq!(count("do_syscall_64", "l1d_misses", small), 0);
@@ -234,7 +235,8 @@ fn loops_over_memory_miss_what_does_not_fit() {
 const CALLS: [(&str, &str, u64); 8] = [
     ("syscall", "other", 10 + 3),
     ("socket", "protocol", 20 + 3),
-    // Instructions of tcp itself, 30 + 3, then of the helper, which an interrupt divides.
+    // These are the instructions of tcp itself, 30 + 3, and then those of the helper, which an
+    // interrupt divides.
     ("tcp", "protocol", 30 + 3 + 5 + 1 + 5 + 2 + 1 + 1),
     ("tcp", "copy", 7 + 1),
     ("ip", "protocol", 40 + 3),
@@ -272,7 +274,7 @@ fn a_frame_of_the_card_invalidates_its_bytes() {
     if !has_qemu() {
         return;
     }
-    // 1000 bytes are 16 lines, the last in part; the buffer has 32.
+    // 1000 bytes are 16 lines, of which the last is written in part. The buffer has 32 lines.
     for (dma, l1, l2) in [("invalidate", 16, 16), ("allocate", 16, 0), ("none", 0, 0)] {
         let options = format!("by=function,l1=64:2,l2=512:16,dma={dma}");
         let window = window("frames.c", &["FRAME_BYTES=1000"], &options);

@@ -1,9 +1,10 @@
-//! Accesses of the machine a second that `replay` runs, on a recording of a real kernel.
+//! The number of the machine's accesses that `replay` processes per second, on a recording of a
+//! real kernel.
 //!
-//! A recording leaves out repeated accesses, which cannot change a cache. The rate counts the loads and
-//! stores that were left out, and of the fetches of instructions only those that were recorded.
-//! `PERPACKET_RECORDING` names a longer recording than the fixture of the tests. Times are processor times
-//! of the thread, so other work of the machine matters little.
+//! A recording omits repeated accesses, which cannot change a cache. The rate counts all loads and
+//! stores, including the omitted ones, but only the recorded fetches of instructions.
+//! `PERPACKET_RECORDING` names a longer recording than the fixture of the tests. Times are
+//! processor times of the thread, so other work of the machine matters little.
 #![allow(missing_docs, clippy::expect_used)]
 
 use std::env;

@@ -1,4 +1,5 @@
-//! The rings of an e1000 network card: which memory the card wrote, and which frames it moved.
+//! Reads the rings of an e1000 network card, to find the memory that the card wrote and the frames
+//! that it moved.
 //!
 //! The card and its driver share descriptors of 16 bytes in memory. The layouts are those of Intel's
 //! software developer's manual for the 8254x family, section 3.
@@ -24,7 +25,7 @@ pub const SEND_TAIL: u64 = 0x3818;
 
 /// Bit of a descriptor's status: the card has written it.
 const DONE: u8 = 1;
-/// Bit of a received descriptor's status: the last one of its frame.
+/// A bit of a received descriptor's status: the descriptor is the last of its frame.
 const RECEIVED_END: u8 = 2;
 
 /// Bits of a descriptor to send, in its byte of commands.
@@ -49,7 +50,7 @@ pub trait Bus {
     fn register(&self, offset: u64) -> u32;
 }
 
-/// What the card did to the machine.
+/// Receives the actions of the card.
 pub trait CardEvents {
     /// The card wrote that many bytes at a physical address.
     fn wrote(&mut self, address: u64, bytes: u64);
@@ -117,7 +118,8 @@ impl Card {
     /// Reports the frames that the card has received since the last call.
     pub fn receive(&mut self, bus: &impl Bus, events: &mut impl CardEvents) {
         let mut received = 0;
-        // At most one turn around the ring: the driver clears a descriptor before the card uses it again.
+        // At most one turn around the ring: the driver clears a descriptor before the card uses it
+        // again.
         for _ in 0..self.receive.descriptors {
             let descriptor = bus.descriptor(self.receive.address());
             let status = descriptor[12];

@@ -1,9 +1,9 @@
 //! The lines of memory that each operation on a packet touches, from a recording of a bulk sender.
 //!
 //! The sender writes a segment to each connection in turn, so the lines of one connection are
-//! touched once a round. A line is that of a connection if its rounds are regular, that of the card if
-//! the card writes it, and else shared. A line is charged to the operation that touches it first in a
-//! packet, because this operation waits for it.
+//! touched once a round. A line belongs to the card if the card writes it. It belongs to a
+//! connection if it is touched regularly once a round. Other lines are shared. A line is charged to
+//! the operation that touches it first in a packet, because this operation waits for the line.
 
 use perpacket_cost::{Direction, Layer};
 use perpacket_memory::{Line, Side};
@@ -38,16 +38,16 @@ const LONGEST_PERIOD: u32 = 12;
 /// The number of periods, from 1 packet to the longest.
 const PERIODS: usize = LONGEST_PERIOD as usize + 1;
 
-/// Rounds in which a line must be touched before its regularity counts.
+/// Minimum number of rounds in which a line must be touched before its regularity is judged.
 const LEAST_ROUNDS: u32 = 8;
 
-/// The part of a round by which the next touch of a connection's line may be early or late.
+/// Tolerance for the time of the next touch of a connection's line, as a fraction of a round.
 const TOLERANCE: f64 = 0.15;
 
-/// The part of the gaps between a line's touches that must be whole rounds.
+/// Minimum fraction of the gaps between a line's touches that must be whole rounds.
 const REGULAR: f64 = 0.6;
 
-/// An operation's index, and `None` for the idle processor, which works on no packet.
+/// The index of an operation. `None` for the idle processor, which works on no packet.
 fn operation(context: Context) -> Option<usize> {
     let is_send = context.direction() == Direction::Send;
     Some(match (context.layer(), is_send) {
@@ -80,13 +80,13 @@ const fn is_send(operation: usize) -> Option<bool> {
 pub struct Touches {
     /// The operation's name.
     pub operation: &'static str,
-    /// The packets in the window that it works on.
+    /// Number of packets in the window on which the operation works.
     pub packets: u64,
     /// Instructions in the window.
     pub instructions: u64,
-    /// Lines of the packet's connection, a packet.
+    /// Mean number of lines of the packet's connection per packet.
     pub connection_lines: f64,
-    /// Lines that the card has written since they were touched last, a packet.
+    /// Mean number of lines per packet that the card has written since the last touch.
     pub device_lines: f64,
     /// Shared lines of data by period: the element k counts lines that are touched every 2^k packets.
     pub shared_lines: [u32; PERIODS],
@@ -114,9 +114,10 @@ pub struct Footprint {
 /// One line in the window.
 #[derive(Clone, Debug, Default)]
 struct Usage {
-    /// The sent packet and the received packet that touched it last, from 1.
+    /// The last sent packet and the last received packet that touched the line, counted from 1.
     packet: [u32; 2],
-    /// Packets that touched it, by the operation that did so first.
+    /// Number of packets that touched the line, by the operation that touched it first in the
+    /// packet.
     first: [u32; OPERATIONS.len()],
     /// The number of frames sent when its present round began.
     round: u32,
@@ -124,12 +125,12 @@ struct Usage {
     regular_rounds: u32,
     /// Whether a sent packet and a received packet of this round touched it.
     in_round: [bool; 2],
-    /// Rounds in which packets touched it, by direction and by the operation that did so first.
-    /// Neighbouring connections share some lines, which cost one of them a miss.
+    /// Number of rounds in which packets touched the line, by direction and by the operation that
+    /// touched it first. Neighbouring connections share some lines, so only one of them has a miss.
     once_a_round: [u32; OPERATIONS.len()],
-    /// Whether the card wrote it, ever.
+    /// Whether the card has ever written the line.
     is_of_device: bool,
-    /// Whether the card wrote it since it was touched last.
+    /// Whether the card has written the line since its last touch.
     is_fresh: bool,
     /// Touches after a write of the card, by operation.
     fresh: [u32; OPERATIONS.len()],

@@ -16,7 +16,7 @@ const STUB_ALIGNMENT: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Function(pub u32);
 
-/// The entries of the rules for the code at an address.
+/// What the rules list about the code at an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     is_user: bool,
@@ -56,8 +56,8 @@ impl Work {
         self.class.driver_caller
     }
 
-    /// The context of this code where its caller, or the code that jumps to it, has the context
-    /// `current`; `calls_drivers` if the caller is one that calls network drivers.
+    /// The context of this code. `current` is the context of its caller, or of the code that jumps
+    /// to it. `calls_drivers` is true if the caller is a function that calls network drivers.
     ///
     /// This is [`charge_chain`](perpacket_cost::charge_chain) for a chain that grows by one call.
     #[must_use]

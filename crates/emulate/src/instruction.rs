@@ -9,12 +9,12 @@ pub enum Instruction {
     Return,
     /// Returns from an interrupt.
     InterruptReturn,
-    /// Writes a control register by which the processor drops translations: CR3 or CR4.
+    /// Writes CR3 or CR4. The processor then drops its address translations.
     TranslationControl,
     /// Drops the translation of one page.
     PageInvalidation,
-    /// A long no-operation with a displacement that no compiler emits: the next instruction's load is from
-    /// a page with a request of the guest.
+    /// A long no-operation with a displacement that no compiler emits. The next instruction loads
+    /// from the page that contains the guest's request.
     Hypercall,
     /// Any other.
     Other,
@@ -33,7 +33,7 @@ impl Instruction {
         let is_prefix =
             |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x3e | 0x66 | 0xf2 | 0xf3 | 0x40..=0x4f);
         let prefixes = bytes.iter().take_while(|byte| is_prefix(byte)).count();
-        // The bits 3 to 5 of the byte after the operation extend it or name a register.
+        // Bits 3 to 5 of the byte after the opcode extend the opcode or name a register.
         let middle = |byte: u8| byte >> 3 & 7;
         match bytes[prefixes..] {
             [0xe8, ..] => Self::Call,

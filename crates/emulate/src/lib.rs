@@ -1,18 +1,20 @@
-//! Accesses of an emulated machine to cache misses by layer.
+//! Computes cache misses by layer from the accesses of an emulated machine.
 //!
 //! An emulator reports what one processor does: blocks of code, loads and stores, calls and
-//! returns, writes of its network card. [`Observer`] charges each to the layer, kind and direction
-//! that the profiler's rules give its call chain, runs the accesses through caches of several sizes
-//! at once, and can record them. [`replay`] runs other caches over a recording.
+//! returns, writes of its network card. [`Observer`] charges each of these to the layer, kind and
+//! direction that the profiler's rules assign to its call chain. It simulates caches of several
+//! sizes at once, and can record the accesses. [`replay`] simulates other caches with the accesses
+//! of a recording.
 //!
-//! This crate has no clock, socket, file or environment of its own: the emulator's plugin
-//! (`crates/emulate-plugin`) and the tests pass everything in.
+//! This crate uses no clock, socket, file or environment. The emulator's plugin
+//! (`crates/emulate-plugin`) and the tests pass all inputs.
 //!
 //! ```text
 //! context, functions     layer, kind and direction of code, by the rules of its function
 //! tracker                the context of a processor by its call stack
 //! model                  caches and translation buffers, and their misses
-//! rows, structures       which counts are separate, and the kernel's structure at an address
+//! rows, structures       the rows for which misses are counted, and the kernel's structure at an
+//!                        address
 //! window                 the result
 //! recording              the accesses in a file
 //! card                   what a network card wrote, and the frames it moved

@@ -76,7 +76,8 @@ impl ModelParameters {
             .collect()
     }
 
-    /// The smallest number of sets of any first level. It determines which filter may be in front.
+    /// The smallest number of sets of any first level. A filter may drop repeated accesses before
+    /// they reach the caches only if it has no more indices than this.
     #[must_use]
     pub fn least_first_sets(&self) -> u32 {
         let sets = self
@@ -90,7 +91,7 @@ impl ModelParameters {
 /// Misses of one row in one configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// First level, by side.
+    /// First level, by [`Side`]: instructions and data.
     pub first: [u64; 2],
     /// Second level, by side.
     pub second: [u64; 2],
@@ -101,7 +102,7 @@ pub struct Misses {
 pub struct Outcome {
     /// Whether a first level or a translation buffer missed, so that a row's counts changed.
     pub missed: bool,
-    /// Whether a filter in front must be cleared.
+    /// Whether the caller must clear its filter of repeated accesses.
     pub purged: bool,
 }
 
@@ -116,15 +117,15 @@ struct Group {
 
 /// Caches and buffers, and their misses by row.
 ///
-/// A row is what the caller counts separately: a [`Context`](crate::Context), or a function in a
-/// context.
+/// The caller counts each row separately. A row is a [`Context`](crate::Context), or a function or
+/// structure in a context.
 #[derive(Clone, Debug)]
 pub struct Model {
     parameters: ModelParameters,
     groups: Vec<Group>,
     buffers: Option<[TranslationBuffer; 2]>,
     configurations: usize,
-    /// For each row its configurations.
+    /// The misses of each row in each configuration.
     misses: Vec<Misses>,
     /// For each row the misses of the buffers by side.
     translations: Vec<[u64; 2]>,
@@ -173,13 +174,13 @@ impl Model {
         })
     }
 
-    /// What it models.
+    /// The parameters of the modelled caches.
     #[must_use]
     pub const fn parameters(&self) -> &ModelParameters {
         &self.parameters
     }
 
-    /// Makes room for `rows` rows. The row of an access must be below that number.
+    /// Makes room for `rows` rows. The number of the row of an access must be below `rows`.
     pub fn reserve(&mut self, rows: usize) {
         if rows > self.translations.len() {
             self.misses
@@ -192,13 +193,13 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// None where [`new`](Self::new) accepted the parameters.
+    /// There is no error if [`new`](Self::new) accepted the parameters.
     pub fn reset(&mut self) -> Result<(), ParameterError> {
         *self = Self::new(&self.parameters)?;
         Ok(())
     }
 
-    /// Zeroes every count; the caches stay as they are.
+    /// Sets every count to zero. The contents of the caches do not change.
     pub fn start_counting(&mut self) {
         self.misses.fill(Misses::default());
         self.translations.fill([0; 2]);
@@ -245,7 +246,7 @@ impl Model {
         }
     }
 
-    /// A device wrote `line`. A filter in front must be cleared.
+    /// A device wrote `line`. The caller must clear its filter of repeated accesses.
     pub fn device_write(&mut self, line: Line) {
         for group in &mut self.groups {
             match self.parameters.device_writes {

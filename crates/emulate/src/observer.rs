@@ -21,8 +21,8 @@ const OWN_LINES: usize = 4;
 
 /// A block of code that the processor runs from its first to its last instruction.
 ///
-/// It has the size of a cache line of the machine that runs the emulation, because the blocks of a
-/// kernel do not fit its caches.
+/// This structure has the size of one cache line of the machine that runs the emulation. The blocks
+/// of a whole kernel do not fit into that machine's caches, so one block must not use two lines.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Block {
@@ -36,7 +36,7 @@ pub struct Block {
     lines: [Line; OWN_LINES],
     #[expect(
         clippy::box_collection,
-        reason = "a pointer of eight bytes, so that a block is 64"
+        reason = "a pointer of eight bytes, so that a block has 64 bytes"
     )]
     further_lines: Option<Box<Vec<Line>>>,
 }
@@ -87,19 +87,19 @@ enum Stage {
 pub struct ObserverSettings {
     /// The caches.
     pub model: ModelParameters,
-    /// How costs are divided besides by layer.
+    /// The division of costs besides the division by layer.
     pub by: By,
     /// Whether accesses that cannot change a cache are left out of the recording.
     pub filters_recording: bool,
-    /// Instructions after which the emulator ends a processor's turn, for the report.
+    /// Instructions after which the emulator ends a processor's turn. It is only reported.
     pub turn_instructions: u64,
 }
 
 /// The caches, layers and counts of one processor of a running machine.
 ///
 /// The emulator reports each block, each load and store, each call and return, and each write of the
-/// network card. Lines are physical; the keys of repeated accesses are virtual, so that most accesses
-/// need no translation.
+/// network card. Lines have physical addresses. Repeated accesses are recognized by their virtual
+/// addresses, so most accesses need no translation.
 #[derive(Debug)]
 pub struct Observer {
     settings: ObserverSettings,
@@ -123,7 +123,7 @@ pub struct Observer {
     structures: Option<Structures>,
 }
 
-/// The row of data misses whose structure is not known yet, where structures are counted.
+/// If misses are counted by structure, the row of data misses whose structure is not known yet.
 const UNPLACED: usize = 0;
 
 impl Observer {
@@ -202,7 +202,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// None where [`new`](Self::new) accepted the parameters.
+    /// There is no error if [`new`](Self::new) accepted the parameters.
     pub fn attach(&mut self) -> Result<(), ParameterError> {
         self.model.reset()?;
         self.tracker = Tracker::default();
@@ -240,7 +240,7 @@ impl Observer {
         self.dma_lines = 0;
     }
 
-    /// Ends the window and the watching; returns the result.
+    /// Ends the window and the observation. Returns the result.
     pub fn stop(&mut self, guest: Guest, functions: &Functions) -> Window {
         if self.stage == Stage::Counting {
             self.mark(Mark::Stop);
@@ -275,7 +275,7 @@ impl Observer {
         self.recorder.take().map_or(Ok(()), Recorder::finish)
     }
 
-    /// The first error of the recording, once.
+    /// The first error of the recording. The call clears it, so that it is reported once.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.recorder.as_mut()?.take_error()
     }
@@ -337,7 +337,8 @@ impl Observer {
         block.entered = is_usual.then_some((from, context, self.row as u32));
     }
 
-    /// Whether the caches need not see an access. `key` is the number of its line by virtual address.
+    /// Whether an access cannot change the caches, because it repeats an earlier one. `key` is the
+    /// number of its virtual line.
     #[inline]
     pub fn repeats(&mut self, side: Side, key: u64) -> bool {
         let line = self.lines[side as usize].repeats(key);
@@ -348,7 +349,7 @@ impl Observer {
         line && page && self.filters
     }
 
-    /// A load or store begins; returns whether the caches need not see it. `key` as in
+    /// Counts a load or store. Returns whether it cannot change the caches. `key` is as in
     /// [`repeats`](Self::repeats).
     #[inline]
     pub fn data_repeats(&mut self, key: u64) -> bool {
@@ -396,8 +397,8 @@ impl Observer {
         }
     }
 
-    /// A call instruction stored its return address. `calls_drivers` if its function calls network
-    /// drivers.
+    /// A call instruction stored its return address. `calls_drivers` is true if the function that
+    /// contains the instruction calls network drivers.
     #[inline]
     pub fn call(&mut self, address: u64, calls_drivers: bool) {
         if calls_drivers {
@@ -413,7 +414,7 @@ impl Observer {
         self.tracker.ret(address);
     }
 
-    /// A hardware entry stored for the first time.
+    /// The first store of the code at a hardware entry.
     pub fn interrupt_store(&mut self, address: u64) {
         self.tracker.interrupt_store(address);
     }
@@ -437,8 +438,8 @@ impl Observer {
         }
     }
 
-    /// Virtual addresses may be mapped differently now, but the processor still has its other
-    /// translations.
+    /// Some virtual addresses may be mapped differently now. The processor keeps its translations
+    /// of the others, so the model's translation buffers do not change.
     pub fn forget_addresses(&mut self) {
         self.clear_filters();
     }

@@ -14,25 +14,25 @@ const TURN_INSTRUCTIONS: u64 = 20_000;
 /// The plugin's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// File for the results, a line of JSON a window.
+    /// File for the results, with one line of JSON for each window.
     pub out: PathBuf,
     /// File that the guest can read.
     pub work: Option<PathBuf>,
     /// The guest's `/proc/kallsyms`.
     pub symbols: Option<PathBuf>,
-    /// A file of rules before the compiled-in ones.
+    /// A file of rules that have priority over the compiled-in ones.
     pub rules: Option<PathBuf>,
     /// File that the guest can write.
     pub dump: Option<PathBuf>,
     /// File for the recording.
     pub record: Option<PathBuf>,
-    /// Whether the recording lacks accesses that cannot change a usual cache.
+    /// Whether the recording omits accesses that cannot change a cache of usual size.
     pub filters_recording: bool,
     /// The caches.
     pub model: ModelParameters,
     /// Instructions after which a processor's turn ends; 0 for the emulator's own turns.
     pub turn_instructions: u64,
-    /// How costs are divided besides by layer.
+    /// The division of costs besides the division by layer.
     pub by: By,
     /// The kernel's type information (BTF), for structures.
     pub types: Option<PathBuf>,
@@ -60,7 +60,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Names the first option that cannot be used, or `out` where it is missing.
+    /// The error names the first option that cannot be used, or `out` if it is missing.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for argument in arguments {
@@ -176,8 +176,8 @@ impl ModelParameters {
 }
 
 impl Default for ModelParameters {
-    /// First levels of 64 KiB and two ways; second levels of 256 and 512 KiB and 16 ways, as the Athlons
-    /// of TR05-450 had.
+    /// First levels of 64 KiB and two ways; second levels of 256 and 512 KiB and 16 ways, as the
+    /// Athlons of TR05-450 had.
     fn default() -> Self {
         let size = |size_kib, ways| CacheSize { size_kib, ways };
         Self {

@@ -1,4 +1,4 @@
-//! Runs other caches over a recording.
+//! Simulates other caches with the accesses of a recording.
 
 use perpacket_memory::Policy;
 

@@ -7,10 +7,10 @@ use crate::context::Context;
 use crate::functions::{Function, Functions};
 use crate::structures::{Place, Structures};
 
-/// How costs are divided besides by context.
+/// The division of costs besides the division by context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// Not at all.
+    /// No further division.
     #[default]
     Layer,
     /// By the function that runs.
@@ -31,7 +31,7 @@ pub struct RowName {
     pub structure: Option<(String, u32)>,
 }
 
-/// What a row counts besides its context.
+/// The subject that a row counts besides its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     Nothing,
@@ -43,13 +43,14 @@ enum Subject {
 #[derive(Debug, Default)]
 pub struct Rows {
     by: By,
-    /// Empty where each context has one row.
+    /// Empty if each context has only one row.
     by_subject: FxHashMap<(Subject, Context), u32>,
     subjects: Vec<(Subject, Context)>,
 }
 
 impl Rows {
-    /// No rows yet, or one for each context where nothing else is counted separately.
+    /// Rows without a subject: one for each context if `by` needs no subjects, and none yet
+    /// otherwise.
     #[must_use]
     pub fn new(by: By) -> Self {
         Self {
@@ -100,7 +101,7 @@ impl Rows {
         self.len() == 0
     }
 
-    /// What each row counts.
+    /// The name of each row.
     #[must_use]
     pub fn names(&self, functions: &Functions, structures: Option<&Structures>) -> Vec<RowName> {
         let name = |context, function, structure| RowName {

@@ -1,8 +1,8 @@
 //! The kernel's structure at an address.
 //!
-//! A slab cache has objects of one size and a name, which its pages refer to. So the page of an
-//! address gives the name of the object, and the line in it. Variables are found by the kernel's
-//! symbols. The offsets of members are those of the kernel's type information (BTF).
+//! A slab cache has a name and contains objects of one size. Its pages refer to it. So the page of
+//! an address leads to the name of the object and to the line in the object. The kernel's symbols
+//! show the variables, and the kernel's type information (BTF) has the offsets of members.
 //!
 //! The addresses are those of x86-64 with four levels of page tables and without random bases
 //! (Documentation/arch/x86/x86_64/mm.rst): the guest boots with `nokaslr`.
@@ -22,10 +22,10 @@ const VMALLOC: std::ops::Range<u64> = 0xffff_c900_0000_0000..0xffff_e900_0000_00
 const PAGES: std::ops::Range<u64> = 0xffff_ea00_0000_0000..0xffff_eb00_0000_0000;
 const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_ff00_0000;
 
-/// Bytes of a stack, which begins at a multiple of them (`THREAD_SIZE`).
+/// Size of a stack in bytes. A stack begins at a multiple of this size (`THREAD_SIZE`).
 const STACK_BYTES: u64 = 16 << 10;
 
-/// A symbol is not the variable of an address further from it.
+/// An address that is further from a symbol than this does not belong to the symbol's variable.
 const VARIABLE_BYTES: u64 = 1 << 20;
 
 /// Longest name of a cache.
@@ -43,7 +43,7 @@ pub trait KernelMemory {
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
 }
 
-/// Why structures cannot be named.
+/// The reason why structures cannot be named.
 #[derive(Debug, Error)]
 pub enum StructuresError {
     /// Type information that cannot be read.
@@ -63,16 +63,17 @@ pub struct StructureId(u32);
 pub struct Place {
     /// The structure.
     pub structure: StructureId,
-    /// The number of the line, from the start of the object or variable; 0 where it has no start.
+    /// The number of the line, from the start of the object or variable. It is 0 if the start is
+    /// unknown.
     pub line: u32,
 }
 
-/// How a page is marked as one of a slab cache.
+/// The mark of a page that belongs to a slab cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// By a bit of its flags, up to Linux 6.9.
+    /// A bit of the page's flags, up to Linux 6.9.
     Flag(u32),
-    /// By the upper byte of its type, as of Linux 6.12.
+    /// The upper byte of the page's type, as of Linux 6.12.
     Type(u32),
 }
 
@@ -379,7 +380,7 @@ fn number(types: &TypeInformation, enumeration: &str, name: &str) -> Option<u32>
     })
 }
 
-/// Eight bytes of memory; zero where nothing is mapped.
+/// Eight bytes of memory, or zero if nothing is mapped there.
 fn word(memory: &impl KernelMemory, address: u64) -> u64 {
     let mut bytes = [0; 8];
     if memory.read(address, &mut bytes) {

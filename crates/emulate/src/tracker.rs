@@ -1,16 +1,18 @@
 //! The context of a processor, by its exact call stack.
 //!
 //! A call instruction stores its return address. The tracker saves the caller's context under the
-//! address of that store, and the return that loads from the same address restores it. So code without
-//! a rule has its caller's context, also after it was switched out and in again, because each thread
-//! has a stack of its own. An interrupt's frame is such an address too.
+//! address of that store, and the return that loads from the same address restores it. So code
+//! without a rule has its caller's context, even after the thread was switched out and in again,
+//! because each thread has its own stack. For an interrupt, the tracker uses the address of the
+//! interrupt's frame.
 
 use crate::context::Context;
 use crate::functions::Work;
 use crate::window::Returns;
 
-/// Return addresses whose contexts are stored. A stack of the kernel is 16 KiB, so 64 whole stacks have
-/// room; a return whose entry was overwritten leaves the context as it is, and is counted.
+/// Number of return addresses whose contexts are stored. A stack of the kernel has 16 KiB, so there
+/// is room for 64 whole stacks. If the entry of a return was overwritten, the return does not
+/// change the context and is counted.
 const SAVED: usize = 1 << 17;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +27,10 @@ pub struct Tracker {
     current: Context,
     /// Whether a function that calls drivers has just made a call.
     calls_driver: bool,
-    /// The context that the processor left for a hardware entry, until the address of its frame is known.
+    /// If the processor left a context for a hardware entry: that context, until the address of the
+    /// entry's frame is known.
     interrupted: Option<Context>,
-    /// Whether the next load of a return from an interrupt is its first.
+    /// Whether the next load is the first load of a return from an interrupt.
     returns_from_interrupt: bool,
     saved: Box<[Saved]>,
     /// The last address of the stack that a call stored to.
@@ -105,7 +108,7 @@ impl Tracker {
         self.stack
     }
 
-    /// As [`call`](Self::call), from a function that calls network drivers.
+    /// The same as [`call`](Self::call), for a call from a function that calls network drivers.
     pub fn call_driver(&mut self, address: u64) {
         self.call(address);
         self.calls_driver = true;
@@ -128,8 +131,8 @@ impl Tracker {
         self.interrupted = Some(self.current);
     }
 
-    /// The first store of a hardware entry was to `address`: the number of the interrupt below the
-    /// frame, or a return address one word further below.
+    /// Records the first store of a hardware entry. `address` is the word below the frame if the
+    /// store is the number of the interrupt. It is one word lower if the store is a return address.
     ///
     /// The processor aligns the stack to 16 bytes before it stores its frame of five words. So the word
     /// below the frame, which has the number or the error code, is aligned to 16 bytes.

@@ -35,7 +35,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// The fourth number: connections of the clients, or 0 where it is not known.
+    /// Number of the clients' connections, or 0 if it is unknown. It is the fourth of the guest's
+    /// numbers.
     #[must_use]
     pub fn connections(&self) -> u32 {
         u32::try_from(self.values[3]).unwrap_or(0)
@@ -49,7 +50,7 @@ pub struct Facts {
     pub label: String,
     /// Frames, if the card is known.
     pub frames: Option<Frames>,
-    /// What the guest passed.
+    /// Data that the guest passed.
     pub guest: Guest,
     /// Instructions after which a processor's turn ends; 0 for the emulator's own turns.
     pub turn_instructions: u64,
@@ -111,7 +112,7 @@ pub struct Window {
     pub label: String,
     /// Frames, if the card is known.
     pub frames: Option<Frames>,
-    /// What the guest passed.
+    /// Data that the guest passed.
     pub guest: Guest,
     /// Instructions after which a processor's turn ends.
     pub turn_instructions: u64,

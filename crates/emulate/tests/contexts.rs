@@ -1,4 +1,5 @@
-//! The context by call stack equals the context by the profiler's rules for the whole call chain.
+//! Compares the context that the call stack determines with the context that the profiler's rules
+//! determine from the whole call chain.
 #![allow(missing_docs, clippy::expect_used)]
 
 use perpacket_cost::{Direction, FunctionClass, KernelSymbols, Kind, Layer, Rules, charge_chain};
@@ -61,7 +62,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// The address at which a call of that depth stores its return address.
+/// The address at which a call at this depth stores its return address.
 fn stack(depth: usize) -> u64 {
     0xffff_c900_0001_0000 - depth as u64 * 8
 }
@@ -146,7 +147,8 @@ fn the_return_from_an_interrupt_restores_what_it_interrupted() {
         Functions::new(KernelSymbols::parse(text), Rules::builtin().expect("valid"));
     let mut work = |address: u64| functions.at(address).1;
     let frame = 0xffff_c900_0001_0008;
-    // A number of the interrupt, or a call below an error code, is the first store.
+    // The first store is the number of the interrupt, or the return address of a call. The return
+    // address is one word below the error code that the processor stored.
     for (entry, first_store) in [
         (0xffff_ffff_8100_0018, frame - 8),
         (0xffff_ffff_8100_0900, frame - 16),

@@ -15,7 +15,8 @@ use perpacket_memory::{Line, Side};
 const CONNECTIONS: u32 = 5;
 const ROUNDS: u32 = 20;
 
-/// Lines of the connection that each sent packet touches; the received one touches the last.
+/// Number of lines of the connection that each sent packet touches. Each received packet touches
+/// the last of them.
 const OWN_LINES: u32 = 3;
 
 /// The rows of the recording: the code that runs.
@@ -70,7 +71,7 @@ fn recording(rounds: u32) -> Vec<u8> {
     recording_of(rounds, CONNECTIONS)
 }
 
-/// As [`recording`], with another number of connections in its window.
+/// The same as [`recording`], with another number of connections in its window.
 fn recording_of(rounds: u32, connections: u32) -> Vec<u8> {
     let file = Shared::default();
     let mut recorder = Recorder::new(Box::new(file.clone()), RecordFilter::None);
@@ -89,7 +90,7 @@ fn recording_of(rounds: u32, connections: u32) -> Vec<u8> {
         // Eight lines in turn.
         recorder.access(Side::Data, Line(21_000 + packet % 8));
         recorder.happened(Operation::Sent);
-        // The sender returns: it still works on the packet.
+        // The sender returns from the send, but still works on the packet.
         recorder.instructions(1, 5);
         recorder.access(Side::Data, Line(own));
         recorder.instructions(5, 1000);
@@ -129,7 +130,7 @@ fn each_line_is_charged_to_its_class_and_to_the_operation_that_touches_it_first(
     let sent = operation(&found.operations, "tcp.output");
     assert_eq!((sent.packets, sent.instructions), (packets, 305 * packets));
     assert!((sent.connection_lines - f64::from(OWN_LINES)).abs() < 1e-9);
-    // One line in each packet, and eight lines every eighth.
+    // One line is touched in each packet, and eight lines in every eighth packet.
     assert_eq!(sent.shared_lines[..4], [1, 0, 0, 8]);
     assert_eq!(sent.code_lines[..2], [1, 0]);
 

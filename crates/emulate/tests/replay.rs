@@ -1,4 +1,4 @@
-//! A replay has the counts of the observer and the counts of naive caches.
+//! Compares the counts of a replay with those of the observer and with those of naive caches.
 #![allow(missing_docs, clippy::expect_used)]
 
 #[path = "../../memory/tests/naive/mod.rs"]

@@ -18,7 +18,7 @@ struct Types {
 const INTEGER: u32 = 1;
 
 impl Types {
-    /// A type of eight bytes, the first, for members.
+    /// Creates the types. Type 1 has eight bytes, and members may use it.
     fn new() -> Self {
         let mut types = Self {
             records: Vec::new(),
@@ -121,7 +121,7 @@ impl KernelMemory for Memory {
     }
 }
 
-/// Page 16 and, as its tail, page 17 belong to the cache TCP with objects of 160 bytes.
+/// Page 16 belongs to the cache TCP, whose objects have 160 bytes. Page 17 is its tail page.
 fn memory(flags: u64, page_type: u64) -> Memory {
     const CACHE: u64 = DIRECT + 0x9000;
     let mut memory = Memory::default();
@@ -167,7 +167,8 @@ fn named(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
 #[test]
 fn an_object_of_a_slab_has_the_name_of_its_cache_and_its_own_lines() {
     let objects = DIRECT + 16 * 4096;
-    // The first object, its second line, the third line of the sixth, one that begins on the tail page.
+    // The four addresses: the first line of the first object, its second line, the third line of
+    // the sixth object, and the first line of an object that begins on the tail page.
     let addresses = [
         objects,
         objects + 64,
@@ -179,7 +180,7 @@ fn an_object_of_a_slab_has_the_name_of_its_cache_and_its_own_lines() {
     assert_eq!(places(&old, &memory(1 << 9, 0), &addresses), expected);
     let new = types(("pagetype", "PGTY_slab", 0xf5));
     assert_eq!(places(&new, &memory(0, 0xf500_0000), &addresses), expected);
-    // Without the mark they are pages.
+    // Without the mark, the addresses are in ordinary pages.
     assert_eq!(
         places(&old, &memory(0, 0), &addresses[..1]),
         named(&[("[pages]", 0)])

@@ -1,4 +1,4 @@
-//! What it costs to parse a request, a date, and to format a date.
+//! Measures the cost of parsing a request, of parsing a date, and of formatting a date.
 //!
 //! Run it with `cargo bench -p perpacket-http --bench parsing`.
 //!
@@ -16,7 +16,7 @@
 //! | a date parsed by our earlier code, by httpdate | 334, 183 |
 //! | a date formatted by our earlier code, by httpdate | 671, 311 |
 //!
-//! httparse splits the heads of requests, and httpdate replaced our dates.
+//! Now httparse splits the heads of requests, and httpdate has replaced our earlier code for dates.
 
 #![expect(
     missing_docs,
@@ -29,10 +29,10 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use perpacket_http::date::{format_date, parse_date};
 use perpacket_http::request::parse_request;
 
-/// What `load http` sends.
+/// A request as `load http` sends it.
 const SHORT: &[u8] = b"GET /dir00012/class1_3 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
-/// What a browser sends.
+/// A request as a browser sends it.
 const LONG: &[u8] = b"GET /articles/index.html?page=2 HTTP/1.1\r\nHost: www.example.org\r\n\
 User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
 Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\

@@ -1,22 +1,22 @@
 //! Message bodies: by length, in chunks or until close (RFC 9112, sections 6 and 7.1).
 //!
-//! Chunks are read strictly: each line ends in CR LF. Where two servers in a chain disagree about
-//! the end of a request, an attacker can smuggle a second request through the first.
+//! Chunks are read strictly: each line ends in CR LF. If two servers in a chain disagree about the
+//! end of a request, an attacker can smuggle a second request through the first server.
 
 use crate::status::Status;
 
 /// How a body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Its length in bytes; 0 if there is no body.
+    /// The body has this length in bytes. The length is 0 if there is no body.
     Length(u64),
-    /// Chunks.
+    /// The body arrives in chunks.
     Chunked,
-    /// Everything until the connection closes. Only a response can have it.
+    /// The body ends when the connection closes. Only a response can have such a body.
     UntilClose,
 }
 
-/// Why a body cannot be read.
+/// The reason why a body cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
     /// The body, or its announced length, exceeds the limit.
@@ -39,14 +39,14 @@ impl BodyError {
     }
 }
 
-/// Most bytes of chunk extensions and trailers in one body.
+/// Maximum number of bytes of chunk extensions and trailers in one body.
 pub const OVERHEAD_BYTES: u32 = 16_384;
 
 /// Extracts a body from input that arrives in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyReader {
     state: State,
-    /// What is left of the limit. A chunk's size is subtracted before its data arrives.
+    /// Bytes that the body may still have. A chunk's size is subtracted before its data arrives.
     budget_bytes: u64,
     overhead_bytes: u32,
 }
@@ -119,7 +119,7 @@ impl BodyReader {
     }
 
     /// Passes the body's bytes in `input` to `data`. Returns how many bytes of `input` were
-    /// consumed; bytes after the body are not.
+    /// consumed. Bytes after the body are not consumed.
     ///
     /// # Errors
     /// Chunks are malformed, too long, or have too much overhead.
@@ -208,8 +208,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Reads a chunked body of at most 1000 bytes, `step` bytes at a time: the body, the bytes
-    /// consumed, and whether the body is complete.
+    /// Reads a chunked body of at most 1000 bytes, `step` bytes at a time. Returns the body, the
+    /// number of bytes consumed, and whether the body is complete.
     fn read(text: &[u8], step: usize) -> Result<(Vec<u8>, usize, bool), BodyError> {
         let mut reader = BodyReader::new(Framing::Chunked, 1000).unwrap();
         let (mut body, mut used) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
 //! Content codings: which precompressed variant of a file a client accepts (RFC 9110, section
 //! 12.5.3).
 
-/// A content coding. The compressed ones have a file name extension for precompressed files.
+/// A content coding. Each compressed coding has a file name extension for precompressed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// No coding.
@@ -65,7 +65,7 @@ impl CodingSet {
     }
 }
 
-/// The best `available` coding for an `Accept-Encoding` field; identity if the client accepts none
+/// The best `available` coding for an `Accept-Encoding` field. Identity if the client accepts none
 /// of them.
 #[must_use]
 pub fn choose(accepted: &[u8], available: CodingSet) -> Coding {

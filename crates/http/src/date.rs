@@ -8,7 +8,7 @@ pub const DATE_BYTES: usize = 29;
 /// The last second of the year 9999, the latest that four digits can express.
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// An IMF-fixdate of seconds since 1970; times outside the years 1970 to 9999 are clamped.
+/// An IMF-fixdate of seconds since 1970. Times outside the years 1970 to 9999 are clamped.
 #[must_use]
 pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     let unix_s = unix_s.clamp(0, LAST_SECOND).unsigned_abs();
@@ -16,7 +16,7 @@ pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     text.as_bytes().try_into().unwrap_or([b' '; DATE_BYTES])
 }
 
-/// The Unix time of a date in any of the three forms, in seconds; `None` for any other text.
+/// The Unix time in seconds of a date in any of the three forms. `None` for any other text.
 ///
 /// The two-digit years of RFC 850 mean 1970 to 2069.
 #[must_use]

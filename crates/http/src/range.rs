@@ -5,9 +5,10 @@ use std::ops::Range;
 /// The part of a representation that a `Range` field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All of it: the unit is unknown, the field is malformed, or it lists several ranges.
+    /// The whole representation: the unit is unknown, the field is malformed, or it lists several
+    /// ranges.
     Whole,
-    /// These bytes.
+    /// These bytes of the representation.
     Part(Range<u64>),
     /// The range lies outside the representation.
     Unsatisfiable,
@@ -15,8 +16,8 @@ pub enum Selection {
 
 /// Parses a `Range` field for a representation of `length` bytes.
 ///
-/// Several ranges select the whole, which section 14.2 allows: a multipart response can be many
-/// times as large as the file.
+/// Several ranges select the whole representation, as section 14.2 allows, because a multipart
+/// response can be many times as large as the file.
 #[must_use]
 pub fn parse_range(field: &[u8], length: u64) -> Selection {
     let Some(set) = field.trim_ascii().strip_prefix(b"bytes=") else {

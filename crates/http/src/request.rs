@@ -1,14 +1,15 @@
-//! The head of a request (RFC 9112, sections 2 to 6): httparse splits it, this module checks it.
+//! The head of a request (RFC 9112, sections 2 to 6). httparse splits the head, and this module
+//! checks it.
 //!
-//! A request that two servers could read differently is rejected: a body with both a length and
-//! chunks, two lengths, two hosts. The parser borrows from the input and allocates nothing.
+//! The parser rejects a request that two servers could read differently: a body with both a length
+//! and chunks, two lengths, or two hosts. The parser borrows from the input and allocates nothing.
 
 use std::mem::MaybeUninit;
 
 use crate::body::Framing;
 use crate::status::Status;
 
-/// Most fields of a head.
+/// Maximum number of fields in a head.
 const FIELDS: usize = 96;
 
 /// Longest request target, in bytes. RFC 9112, section 3, asks for at least 8000.
@@ -157,7 +158,7 @@ fn line_start(input: &[u8]) -> usize {
         .unwrap_or(input.len())
 }
 
-/// A head without end: incomplete or too long.
+/// The result for a head without an end: the head is incomplete or too long.
 fn partial(input: &[u8], limit_bytes: usize) -> ParsedHead<'_> {
     let start = line_start(input);
     let line_bytes = memchr::memchr(b'\n', &input[start..]).unwrap_or(input.len() - start);
@@ -232,7 +233,7 @@ fn read_field<'a>(
 ) -> Result<(), Status> {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     let conditions = &mut request.conditions;
-    // The length distinguishes most names without looking at their bytes.
+    // A name's bytes are compared only with the known names of its length.
     match name.len() {
         4 if is("host") => {
             if !is_host(value) {

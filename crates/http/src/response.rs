@@ -1,8 +1,8 @@
 //! The head of a response (RFC 9112, sections 4 and 6).
 //!
-//! A client under load parses the same few fields of the same few heads millions of times. One pass
-//! over the lines dispatches on the first letter and copies nothing. httparse describes the fault of
-//! a head that this pass rejects.
+//! A load generator parses the same few fields of the same few heads millions of times. So one pass
+//! over the lines branches on the first letter of a field and copies nothing. If this pass rejects
+//! a head, httparse describes the fault.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl Response<'_> {
     }
 }
 
-/// Why some bytes are not the head of an HTTP/1 response.
+/// The reason why some bytes are not the head of an HTTP/1 response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidResponse(String);
 
@@ -60,8 +60,8 @@ impl fmt::Display for InvalidResponse {
 
 impl std::error::Error for InvalidResponse {}
 
-/// Parses the head at the start of `bytes`: the response and the length of its head, or `None`
-/// while the head is incomplete.
+/// Parses the head at the start of `bytes`. Returns the response and the length of its head, or
+/// `None` while the head is incomplete.
 ///
 /// # Errors
 /// The bytes are not the head of an HTTP/1.0 or HTTP/1.1 response.

@@ -1,6 +1,6 @@
 //! Request targets and their paths (RFC 9112, section 3.2; RFC 3986, section 5.2.4).
 
-/// Why a target has no normalized path.
+/// The reason why a target has no normalized path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetError {
     /// A `%` without two hexadecimal digits, or a NUL byte, which no file name can contain.
@@ -9,7 +9,7 @@ pub enum TargetError {
     Outside,
 }
 
-/// Splits a target into its path and its query; drops the fragment.
+/// Splits a target into its path and its query, and drops the fragment.
 #[must_use]
 pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr2(b'?', b'#', target) {
@@ -94,7 +94,7 @@ pub fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// The value of a key in a query such as `us=5&x=1`, not decoded.
+/// The value of a key in a query such as `us=5&x=1`. The value is not decoded.
 #[must_use]
 pub fn query_value<'a>(query: &'a [u8], key: &str) -> Option<&'a [u8]> {
     query

@@ -1,8 +1,8 @@
-//! A steady stream of UDP packets that carry the time when they were sent, and its receiver.
+//! A steady stream of UDP packets that contain the time at which they were sent, and its receiver.
 //!
-//! It measures one-way delay between two hosts that share a clock, such as two network namespaces of
-//! one machine, up to the moment when the receiving kernel gets the packet from its device. So it
-//! does not matter how busy the receiver is.
+//! This program measures one-way delay between two hosts that share a clock, such as two network
+//! namespaces of one machine. The delay ends when the receiving kernel gets the packet from its
+//! device, so it does not depend on how busy the receiving program is.
 //!
 //! ```text
 //! blast receive 0.0.0.0:9000
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The sender's arguments are a destination, a rate in bits a second of Ethernet frames, bytes a
-//! packet and seconds. It spins between packets, so its own lateness is not part of the
-//! measurement. It does not catch up after a pause, because the stream would then have a burst. The
-//! receiver ends after a second without packets and prints JSON, times in microseconds.
+//! packet and seconds. The sender spins between packets, so its own lateness is not part of the
+//! measurement. After a pause it does not catch up, because that would cause a burst. The receiver
+//! ends after a second without packets and prints JSON with times in microseconds.
 
 use std::env;
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! A TAP device in the network namespace of a host.
 //!
 //! A thread enters the namespace, creates the device and ends. The descriptor works from any
-//! namespace. The kernel removes the device when the descriptor closes, also if the link is killed.
+//! namespace. The kernel removes the device when the descriptor closes, even if the link is killed.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,11 +12,12 @@ use perpacket_linux::interface::{self, Interface, Mac, TapError};
 use crate::address::Address;
 use crate::error::{LinkError, OPEN_TUN};
 
-/// Frames that wait in the device until the link reads them. The kernel's default of 500 is 24 ms
-/// at 250 Mb/s; a host that sends a whole window at once needs more.
+/// Maximum number of frames that wait in the device until the link reads them. The kernel's default
+/// of 500 frames is 24 ms at 250 Mb/s. A host that sends a whole window at once needs more.
 const QUEUE_FRAMES: u32 = 10_000;
 
-/// The column of /proc/net/dev, after the device's name, that counts frames dropped in sending.
+/// Index of the column of /proc/net/dev that counts frames dropped in sending. Index 0 is the first
+/// column after the device's name.
 const SEND_DROPS_COLUMN: usize = 11;
 
 /// An open device.
@@ -86,7 +87,7 @@ impl Device {
     }
 }
 
-/// The drops in sending of a device in the text of /proc/net/dev.
+/// The number of frames that a device dropped in sending, from the text of /proc/net/dev.
 fn send_drops(table: &str, device: &str) -> Option<u64> {
     let row = table.lines().find_map(|line| {
         let (name, row) = line.split_once(':')?;
@@ -98,10 +99,10 @@ fn send_drops(table: &str, device: &str) -> Option<u64> {
         .ok()
 }
 
-/// A locally administered Ethernet address that depends on the interface only: neighbours' tables
-/// stay valid when a new link with another delay replaces this one.
+/// A locally administered Ethernet address that depends only on the interface. So the neighbour
+/// tables of the hosts stay valid when a new link with another delay replaces this one.
 fn mac(interface: &Interface) -> Mac {
-    // FNV-1a, 64 bits.
+    // This is FNV-1a with 64 bits.
     let hash = interface
         .to_string()
         .bytes()

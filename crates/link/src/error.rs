@@ -1,10 +1,10 @@
-//! Why a link cannot be set up or cannot go on.
+//! The reasons why a link cannot be set up or cannot continue.
 
 use std::io;
 
 use perpacket_linux::interface::InterfaceError;
 
-/// Why a link cannot be set up or cannot go on.
+/// The reason why a link cannot be set up or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The namespace of an end does not exist, or the text that names it is wrong.
@@ -31,7 +31,7 @@ pub enum LinkError {
     Device {
         /// Namespace and name of the device.
         device: String,
-        /// What failed.
+        /// The action that failed.
         action: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -59,8 +59,8 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether the cause is the machine or its permissions: this process may not create devices, or
-    /// the kernel has no TAP devices.
+    /// Whether the machine or its permissions are the cause: this process may not create devices,
+    /// or the kernel has no TAP devices.
     #[must_use]
     pub fn is_lack_of_machine(&self) -> bool {
         match self {

@@ -1,15 +1,16 @@
-//! A link between two hosts in user space: delay, jitter, bandwidth, a queue and loss, each way.
+//! A link in user space between two hosts. It emulates delay, jitter, bandwidth, a queue and loss
+//! in each direction.
 //!
 //! It is for kernels without netem. The network namespace of each host has a TAP device, and one
 //! thread carries frames between them. It reads a frame, computes when a real link would deliver
-//! it, and writes it to the other device at that time. [`schedule`] computes the times; it uses no
+//! it, and writes it to the other device at that time. [`schedule`] computes the times and uses no
 //! clock and no device. The [`Report`] counts late and dropped frames, so that an experiment can
-//! report that its link was late.
+//! detect a late link.
 //!
-//! The devices have no offloads, so frames are as on a wire: the sending kernel segments and
-//! computes checksums as for a NIC that does neither. An idle link sleeps without a timer. A busy
-//! one sleeps until shortly before the next frame is due and spins for the rest. So delays are
-//! exact to tens of microseconds, at a cost that `spin_s` reports.
+//! The devices have no offloads, so frames are as on a wire: the sending kernel segments packets
+//! and computes checksums. An idle link sleeps without a timer. A busy link sleeps until shortly
+//! before the next frame is due, and then spins. So delays are exact to tens of microseconds.
+//! `spin_s` reports the CPU time that this costs.
 
 #![forbid(unsafe_code)]
 

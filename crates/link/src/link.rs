@@ -2,10 +2,10 @@
 //!
 //! One thread serves both directions, because a second one would need a second CPU. It first
 //! delivers the frames that are due, in order of their times over both directions, then reads
-//! frames until one is due or there are none. It sleeps until a little before the next frame is
-//! due, because a sleeping thread wakes late, and then spins and reads frames. It estimates how
-//! much earlier to wake from its lateness so far: the mean plus twice the mean deviation, similar
-//! to TCP's timer (RFC 6298). Buffers are reused, so a link allocates only when more frames are in
+//! frames until a frame is due or none is left. A sleeping thread wakes late, so it sleeps only
+//! until a little before the next frame is due, and then spins and reads frames. It estimates this
+//! margin from its lateness so far, as the mean plus twice the mean deviation, similar to TCP's
+//! timer (RFC 6298). Buffers are reused. So a link allocates memory only when more frames are in
 //! flight than ever before.
 
 use std::collections::VecDeque;
@@ -30,35 +30,35 @@ use crate::schedule::{Schedule, Settings, Verdict};
 /// Bytes of the longest frame: the largest packet of IPv4, an Ethernet header and two VLAN tags.
 const LONGEST_FRAME_BYTES: usize = 65_535 + 14 + 8;
 
-/// Room of a new buffer: a frame of an MTU of 1500 bytes. Longer frames make it grow.
+/// Initial size of a buffer: a frame with an MTU of 1500 bytes. A buffer grows for longer frames.
 const BUFFER_BYTES: usize = 1536;
 
-/// Most frames in flight in one direction.
+/// Maximum number of frames in flight in one direction.
 const IN_FLIGHT_FRAMES: usize = 65_536;
 
-/// Most bytes in flight in one direction: 0.4 s of full frames at 2 Gb/s.
+/// Maximum number of bytes in flight in one direction: 0.4 s of full frames at 2 Gb/s.
 const IN_FLIGHT_BYTES: usize = IN_FLIGHT_FRAMES * BUFFER_BYTES;
 
-/// Frames read from one device before the other is read.
+/// Number of frames read from one device before the other device is read.
 const BATCH_FRAMES: usize = 32;
 
-/// Shortest and longest time before a frame's due time at which the thread wakes to spin. A
-/// sleeping CPU of a virtual machine wakes in 100 us, one that runs other threads in a tenth of
-/// that.
+/// The thread wakes at least and at most this long before a frame is due, and then spins. A
+/// sleeping CPU of a virtual machine wakes in 100 us. A CPU that runs other threads needs a tenth
+/// of that.
 const LEAD_NS: RangeInclusive<u64> = 5_000..=200_000;
 
-/// At most 1/`SPIN_PART` of the time is spent spinning. Without a limit, a link that wakes late
-/// and has a frame due every 60 us (200 Mb/s) would spin all the time. It would use the CPU of the
-/// hosts that share it, and never sleep and so never estimate its lateness.
+/// At most 1/`SPIN_PART` of the time is spent spinning. Without a limit, a link that wakes late and
+/// has a frame due every 60 us (200 Mb/s) would spin all the time. It would take the CPU from the
+/// hosts that share it. It would also never sleep, and so never estimate its lateness.
 const SPIN_PART: u64 = 4;
 
-/// The weight of one wake-up in the mean is one part in this many.
+/// Weight of one wake-up in the mean, as a divisor.
 const WAKE_WEIGHT: u64 = 16;
 
-/// Longest time between two checks of the interrupt by a link that does not sleep.
+/// If the link does not sleep, longest time between two checks of the interrupt.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
 
-/// Longest error that the histogram resolves: ten seconds.
+/// Largest error that the histogram resolves: ten seconds.
 const LONGEST_ERROR_NS: u64 = 10_000_000_000;
 
 /// One end of a link: the TAP device to create, and the address of the device, if any.
@@ -83,7 +83,7 @@ struct Direction {
     late_packets: u64,
 }
 
-/// What ended a sleep early.
+/// The event that ended a sleep early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ready {
     /// A frame may be readable.
@@ -92,25 +92,25 @@ enum Ready {
     Interrupt,
 }
 
-/// A link between two hosts. Its devices vanish with it.
+/// A link between two hosts. Dropping it removes its devices.
 pub struct Link {
-    /// Left and right.
+    /// The left and the right device.
     devices: [Device; 2],
-    /// From device 0 to device 1, and back.
+    /// The direction from device 0 to device 1, and the opposite direction.
     directions: [Direction; 2],
-    /// The buffer of a read. It has one byte more than the longest frame, to detect truncation.
+    /// Buffer for reads. It has one byte more than the longest frame, to detect truncation.
     read_buffer: Box<[u8]>,
     free_buffers: Vec<Vec<u8>>,
     cpus: Vec<usize>,
     has_priority: bool,
     start_ns: u64,
     spun_ns: u64,
-    /// The allowance: the time that the link may spin now.
+    /// The time that the link may spin now.
     spin_allowance_ns: u64,
     wakes: Wakes,
 }
 
-/// How late the thread wakes from sleep.
+/// An estimate of how late the thread wakes from sleep.
 #[derive(Debug)]
 struct Wakes {
     mean_ns: u64,
@@ -120,7 +120,8 @@ struct Wakes {
 impl Wakes {
     /// Updates the estimate after one wake-up.
     fn learn(&mut self, late_ns: u64) {
-        // A wake-up that another guest delays by milliseconds does not predict the next.
+        // If another guest delays a wake-up by milliseconds, that does not predict the next
+        // wake-up.
         let late_ns = late_ns.min(*LEAD_NS.end());
         let deviation_ns = late_ns.abs_diff(self.mean_ns);
         let mean = |mean_ns, new_ns| (mean_ns * (WAKE_WEIGHT - 1) + new_ns) / WAKE_WEIGHT;
@@ -139,7 +140,7 @@ impl Link {
     /// Creates both devices and brings them up.
     ///
     /// # Errors
-    /// A setting out of range, a namespace that does not exist, a device that cannot be created.
+    /// A setting is out of range, a namespace does not exist, or a device cannot be created.
     pub fn open(
         left: &End,
         right: &End,
@@ -173,14 +174,14 @@ impl Link {
         })
     }
 
-    /// Carries frames on the calling thread until `on_interrupt` breaks or the time is over, and
-    /// returns the last report. Binds the thread to the link's CPUs and raises its priority.
+    /// Binds the calling thread to the link's CPUs, raises its priority and carries frames. Ends
+    /// when `on_interrupt` breaks or the time is over, and returns the last report.
     ///
     /// Whenever `interrupt` is readable, the link reads it and passes a report to `on_interrupt`.
     /// Frames that are in flight at the end are not delivered.
     ///
     /// # Errors
-    /// CPUs that do not exist; a failure of the kernel in waiting; a removed device.
+    /// A CPU does not exist, the kernel fails to wait, or a device was removed.
     pub fn run(
         &mut self,
         duration: Option<Duration>,
@@ -238,7 +239,7 @@ impl Link {
         Ok(self.report())
     }
 
-    /// Updates the allowance: elapsed time increases it, and spinning uses it up.
+    /// Updates the spin allowance. Elapsed time increases it, and spinning reduces it.
     fn count_spin(&mut self, time_ns: u64, was_spun: bool) {
         let allowance_ns = self.spin_allowance_ns + time_ns / SPIN_PART;
         self.spin_allowance_ns = allowance_ns.min(*LEAD_NS.end());
@@ -248,7 +249,7 @@ impl Link {
         }
     }
 
-    /// When the next frame of either direction is due.
+    /// The time at which the next frame of either direction is due.
     fn next_due_ns(&self) -> u64 {
         let [left_to_right, right_to_left] = &self.directions;
         left_to_right.due_ns().min(right_to_left.due_ns())
@@ -289,7 +290,7 @@ impl Link {
         }))
     }
 
-    /// Delivers all frames that are due, in order of their times; returns how many there were.
+    /// Delivers all frames that are due, in order of their due times. Returns the number of frames.
     fn deliver(&mut self) -> usize {
         let mut now_ns = monotonic_ns();
         let mut count = 0;
@@ -307,8 +308,8 @@ impl Link {
         }
     }
 
-    /// Reads frames from a device until there are none, a batch is read or a frame is due; returns
-    /// how many there were.
+    /// Reads frames from a device until none is left, a batch was read or a frame is due. Returns
+    /// the number of frames.
     fn receive(&mut self, from: usize) -> usize {
         for count in 0..BATCH_FRAMES {
             let descriptor = self.devices[from].descriptor();
@@ -357,7 +358,7 @@ impl Direction {
         })
     }
 
-    /// When the next frame is due; the end of time if there is none.
+    /// The time at which the next frame is due; `u64::MAX` if there is none.
     fn due_ns(&self) -> u64 {
         self.in_flight
             .front()

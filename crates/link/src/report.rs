@@ -1,4 +1,4 @@
-//! What a link carried and dropped, and how exact its delays were.
+//! The report of a link: the frames that it carried and dropped, and the errors of its delays.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -8,32 +8,34 @@ use crate::schedule::Settings;
 /// Version of the report's layout.
 pub const SCHEMA: u32 = 1;
 
-/// A frame is late if it is delivered later than this after its due time.
+/// A frame is late if its delivery is more than this after its due time.
 pub const LATE_US: f64 = 200.0;
 
-/// A link keeps its delays if the median error is at most this, and the 99th percentile at most
-/// [`LATE_US`].
-const KEPT_MEDIAN_US: f64 = 50.0;
+/// The delays of a link are exact enough if the median error is at most this, and the 99th
+/// percentile at most [`LATE_US`].
+const EXACT_MEDIAN_US: f64 = 50.0;
 
-/// What a link did since it started.
+/// The counts of a link since it started.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of this layout.
     pub schema: u32,
     /// Time since the link started.
     pub elapsed_s: f64,
-    /// From the left host to the right one.
+    /// Counts from the left host to the right host.
     pub left_to_right: OneWay,
     /// From the right host to the left one.
     pub right_to_left: OneWay,
-    /// CPU time of the link. It includes what the kernel does for a receiving host before another
-    /// CPU continues.
+    /// CPU time of the link. It includes the kernel's work for a receiving host until another CPU
+    /// continues that work.
     pub cpu_s: f64,
-    /// The part of `cpu_s` that the link spun because the next frame was due too soon to sleep.
+    /// The part of `cpu_s` in which the link spun, because the next frame was due too soon to
+    /// sleep.
     pub spin_s: f64,
     /// Whether the link's thread had real-time priority.
     pub runs_first: bool,
-    /// Whether both directions kept their delays and dropped no frame for lack of time or memory.
+    /// Whether the delays of both directions were exact enough, and no frame was dropped for lack
+    /// of time or memory.
     pub kept: bool,
 }
 
@@ -48,7 +50,7 @@ pub struct OneWay {
     pub bytes: u64,
     /// Frames not delivered.
     pub dropped: Dropped,
-    /// Time from when a frame was due to its delivery.
+    /// Time between the due time of a frame and its delivery.
     pub delay_error_us: Errors,
     /// Frames delivered more than 200 us after their time.
     pub late_packets: u64,
@@ -59,10 +61,11 @@ pub struct OneWay {
 pub struct Dropped {
     /// The queue before the wire was full.
     pub queue: u64,
-    /// Lost, as configured.
+    /// The frame was lost, as configured.
     pub loss: u64,
-    /// The link could not carry them: the device's queue was full because the link read too late,
-    /// too much was in flight, a frame was too long, or the receiving device refused it.
+    /// The link could not carry the frame: the device's queue was full because the link read too
+    /// late, too many frames were in flight, the frame was too long, or the receiving device
+    /// refused it.
     pub not_kept: u64,
 }
 
@@ -91,9 +94,10 @@ impl Errors {
 }
 
 impl OneWay {
-    /// Whether the direction kept its delays and dropped no frame that it should have carried.
+    /// Whether the delays of the direction were exact enough, and it dropped no frame that it
+    /// should have carried.
     pub(crate) fn is_kept(&self) -> bool {
-        self.delay_error_us.p50 <= KEPT_MEDIAN_US
+        self.delay_error_us.p50 <= EXACT_MEDIAN_US
             && self.delay_error_us.p99 <= LATE_US
             && self.dropped.not_kept == 0
     }

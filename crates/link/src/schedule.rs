@@ -1,4 +1,4 @@
-//! One direction of a link: whether and when it delivers a frame.
+//! One direction of a link. It decides whether and when a frame is delivered.
 //!
 //! A frame may be lost. Otherwise it waits until the frames before it are on the wire, then for its
 //! length divided by the rate, then for the delay with its jitter. Frames never overtake each
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::error::LinkError;
 
-/// Longest delay and jitter: an hour. A longer one is a mistake in the unit.
+/// Longest delay and jitter: an hour. A longer time is a mistake in the unit.
 const LONGEST_US: f64 = 3_600e6;
 
 /// Nanoseconds in a second.
@@ -22,15 +22,15 @@ const SECOND_NS: u128 = 1_000_000_000;
 /// The settings of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// Time from when a frame is on the wire to its delivery.
+    /// Time between the departure of a frame and its delivery.
     pub delay_us: f64,
-    /// The delay of each frame is uniform between the delay less this time and the delay plus this
-    /// time.
+    /// Largest deviation of a frame's delay from `delay_us`. Delays are uniformly distributed.
     pub jitter_us: f64,
-    /// Bits a second that the wire carries, with Ethernet headers, without preamble and check
-    /// sequence, as netem counts. `None` for a wire without limit.
+    /// Bits a second that the wire carries. As in netem, Ethernet headers count, and preamble and
+    /// check sequence do not. `None` is a wire without limit.
     pub rate_bps: Option<u64>,
-    /// Most frames that wait for the wire, with the one on it. Frames wait only for a rate.
+    /// Maximum number of frames that wait for the wire, including the frame on the wire. Without a
+    /// rate no frame waits.
     pub queue_packets: usize,
     /// Share of frames that are lost, independently of each other.
     pub loss: f64,
@@ -87,12 +87,12 @@ impl Settings {
 pub enum Verdict {
     /// The link delivers it.
     Deliver {
-        /// When, on the clock of the arrivals.
+        /// Due time of the delivery, on the clock of the arrivals.
         due_ns: u64,
     },
     /// The queue is full.
     Full,
-    /// It is lost.
+    /// The frame is lost.
     Lost,
 }
 
@@ -106,16 +106,16 @@ pub struct Schedule {
     loss: f64,
     losses: Pcg64Mcg,
     jitters: Pcg64Mcg,
-    /// When each frame that may still wait for the wire is on it.
+    /// Departure times of frames that may still wait for the wire.
     departures_ns: VecDeque<u64>,
-    /// When the wire is free again.
+    /// The time at which the wire is free again.
     free_ns: u64,
     last_due_ns: u64,
 }
 
 impl Schedule {
     /// An empty direction. Losses and jitter have separate random streams, so a change of one
-    /// setting does not change the other's draws.
+    /// setting does not change the random numbers of the other.
     pub fn new(settings: &Settings, seed: u64) -> Self {
         Self {
             delay_ns: nanoseconds(settings.delay_us),
@@ -131,7 +131,7 @@ impl Schedule {
         }
     }
 
-    /// Decides about a frame. Arrivals are in order of time.
+    /// Decides about a frame. The caller must pass frames in order of arrival.
     pub fn admit(&mut self, arrival_ns: u64, length_bytes: usize) -> Verdict {
         if self.loss > 0.0 && share(&mut self.losses) < self.loss {
             return Verdict::Lost;
@@ -151,7 +151,7 @@ impl Schedule {
         }
     }
 
-    /// When the frame's last bit is on the wire; `None` if the queue is full.
+    /// The time at which the frame's last bit is on the wire; `None` if the queue is full.
     fn departure_ns(&mut self, arrival_ns: u64, length_bytes: usize) -> Option<u64> {
         let Some(rate_bps) = self.rate_bps else {
             return Some(arrival_ns);
@@ -180,7 +180,8 @@ fn nanoseconds(time_us: f64) -> u64 {
     (time_us * 1e3).round() as u64
 }
 
-/// A uniform number from 0 to below 1, of the 53 bits of a float.
+/// A uniform random number that is at least 0 and below 1. It has 53 random bits, as many as a
+/// float has.
 fn share(random: &mut Pcg64Mcg) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -209,7 +210,7 @@ mod tests {
             due_ns(schedule.admit(1_000, 1250)),
             1_000 + 100_000 + 5_000_000
         );
-        // The second waits for the first; the wire is free again for the third.
+        // The second frame waits for the first. The wire is free again for the third.
         assert_eq!(
             due_ns(schedule.admit(1_000, 1250)),
             1_000 + 200_000 + 5_000_000
@@ -320,8 +321,8 @@ mod tests {
                     bytes += length as u128;
                     let first_ns = *first_ns.get_or_insert(now_ns);
                     let least = bytes * 8 * SECOND_NS / u128::from(rate_bps);
-                    // Delivery since the first arrival takes at least the bits over the rate, and
-                    // the least delay that jitter leaves.
+                    // From the first arrival to the last delivery, at least this time passes: the
+                    // bits divided by the rate, and the shortest delay that jitter allows.
                     let least_delay = nanoseconds((300.0 - jitter_us).max(0.0)).saturating_sub(1);
                     prop_assert!(u128::from(due_ns - first_ns) + 1 >= least.max(u128::from(least_delay)));
                 }

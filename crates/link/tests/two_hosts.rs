@@ -27,7 +27,7 @@ use rustix::thread::gettid;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A network namespace, which a thread inside it keeps alive.
+/// A network namespace. A thread inside it keeps it alive.
 struct Host {
     path: String,
     tasks: Option<mpsc::Sender<Task>>,
@@ -35,7 +35,7 @@ struct Host {
 }
 
 impl Host {
-    /// `None`, with the reason printed, where this process cannot create namespaces.
+    /// Returns `None` and prints the reason if this process cannot create namespaces.
     fn new() -> Option<Self> {
         let (tasks, received) = mpsc::channel::<Task>();
         let (ready, entered) = mpsc::channel();
@@ -93,7 +93,7 @@ struct Joined {
     link: JoinHandle<Result<Report, LinkError>>,
 }
 
-/// `None` where this machine cannot have a link.
+/// Returns `None` if this machine cannot have a link.
 fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
     let (left, right) = (Host::new()?, Host::new()?);
     let end = |host: &Host, address: &str| {
@@ -116,7 +116,7 @@ fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
     let (send, reports) = mpsc::channel();
     let link = thread::spawn(move || {
         let mut interrupts = 0;
-        // The first interrupt requests a report, the second ends the link.
+        // The first interrupt requests a report. The second interrupt ends the link.
         link.run(None, interrupted.as_fd(), |report| {
             interrupts += 1;
             send.send(report).unwrap();
@@ -143,7 +143,7 @@ impl Joined {
         self.reports.recv().unwrap()
     }
 
-    /// Ends the link with a second interrupt; its last report.
+    /// Ends the link with a second interrupt. Returns its last report.
     fn end(mut self) -> Report {
         self.report();
         self.link.join().unwrap().unwrap()
@@ -167,8 +167,8 @@ fn a_packet_is_never_early_and_each_direction_has_its_own_delay() {
         joined.right.socket("10.9.0.2:7"),
     );
     let mut buffer = [0; 16];
-    // Only lower bounds are asserted: no packet is early, however busy the machine is. Before the
-    // first packet the kernels resolve the neighbour's address, in both directions.
+    // The test asserts only lower bounds: no packet is early, however busy the machine is. Before
+    // the first packet, both kernels resolve the address of their neighbour.
     let start = Instant::now();
     left.send_to(b"first", "10.9.0.2:7").unwrap();
     let (_, from) = right.recv_from(&mut buffer).unwrap();
@@ -221,8 +221,8 @@ fn lost_and_queue_dropped_packets_are_counted_and_the_others_arrive_in_order() {
         joined.left.socket("10.9.0.1:0"),
         joined.right.socket("10.9.0.2:7"),
     );
-    // A packet from the right first makes both kernels resolve the neighbours' addresses. The kernel
-    // repeats a lost ARP request after a second.
+    // First send a packet from the right, so that both kernels resolve the neighbours' addresses.
+    // The kernel repeats a lost ARP request after a second.
     let from = left.local_addr().unwrap();
     right.send_to(b"hello", from).unwrap();
     left.recv_from(&mut [0; 16]).unwrap();
@@ -244,8 +244,8 @@ fn lost_and_queue_dropped_packets_are_counted_and_the_others_arrive_in_order() {
     let sent = joined.left.run(sent_by_device);
     joined.end();
     assert!(way.dropped.loss > 0 && way.dropped.queue > 0, "{way:?}");
-    // Every frame is counted: delivered and dropped frames together are no fewer than the test sent,
-    // and no more than the kernel sent, ARP included.
+    // Every frame is counted. The sum of delivered and dropped frames is at least the number that
+    // the test sent. It is at most the number that the kernel sent, ARP included.
     let frames = way.packets + way.dropped.loss + way.dropped.queue + way.dropped.not_kept;
     assert!(
         (u64::from(PACKETS)..=sent).contains(&frames),
@@ -268,8 +268,8 @@ fn jumbo_frames_arrive_whole_where_both_ends_have_a_larger_mtu() {
     }
     let left = joined.left.socket("10.9.0.1:0");
     let right = joined.right.socket("10.9.0.2:7");
-    // 28 bytes are the headers of IPv4 and UDP. A truncated frame is dropped by the kernel, so the
-    // receive would wait for ever; the short datagram behind it ends the wait.
+    // 28 bytes are the headers of IPv4 and UDP. The kernel drops a truncated frame, so the receive
+    // would wait for ever. The short datagram behind the long one ends the wait.
     let sent: Vec<u8> = (0..MTU_BYTES - 28).map(|at| at as u8).collect();
     left.send_to(&sent, "10.9.0.2:7").unwrap();
     left.send_to(b"end", "10.9.0.2:7").unwrap();

@@ -1,8 +1,8 @@
 //! Loads, attaches and runs programs of XDP and of traffic control, and shares numbers with them.
 //!
-//! The system call is used directly (linux/bpf.h), so that nothing has to be installed. The kernel
-//! removes a program with its [`Program`] and an attachment with its [`Link`], also when the process
-//! is killed.
+//! The system call is used directly (linux/bpf.h), so that nothing has to be installed. When a
+//! [`Program`] is dropped, the kernel removes the program. When a [`Link`] is dropped, the kernel
+//! detaches it. Both also happen when the process is killed.
 
 use std::ffi::c_int;
 use std::io;
@@ -21,7 +21,7 @@ mod command {
 /// A map that is an array (`BPF_MAP_TYPE_ARRAY`).
 const ARRAY: u32 = 2;
 
-/// When a program runs, by its number in linux/bpf.h, `bpf_prog_type`.
+/// The hook at which a program runs, by its number in linux/bpf.h, `bpf_prog_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -31,7 +31,7 @@ pub enum Kind {
     Xdp = 6,
 }
 
-/// Where XDP programs are attached (`BPF_XDP`).
+/// The attachment type of XDP programs (`BPF_XDP`).
 const ATTACH_XDP: u32 = 37;
 
 /// The direction of a program in traffic control, by its number in linux/bpf.h, `bpf_attach_type`.
@@ -45,7 +45,7 @@ pub enum Direction {
     Egress = 47,
 }
 
-/// In the driver, or else in the generic receive path (linux/if_link.h).
+/// Attach in the driver first, or else in the generic receive path (linux/if_link.h).
 const MODES: [(u32, Mode); 2] = [(1 << 2, Mode::Driver), (1 << 1, Mode::Generic)];
 
 /// The program runs on real frames, and its verdicts are carried out
@@ -55,24 +55,24 @@ const LIVE_FRAMES: u32 = 1 << 1;
 /// Bytes for the verifier's log.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Where an attached program runs.
+/// The place in the kernel where an attached program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// In the driver, before the kernel has built a packet.
     Driver,
-    /// In the generic receive path: on any device, and slower.
+    /// In the generic receive path. It works with any device and is slower.
     Generic,
 }
 
 /// The licence that a program declares. All programs of this workspace are under MIT, which permits
-/// use under the GPL. The kernel reserves some helper functions for programs that declare both
+/// use under the GPL. The kernel reserves some helper functions for programs that declare GPL too
 /// (linux/license.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum License {
     /// MIT.
     Mit,
-    /// MIT or GPL: the route look-up needs it.
+    /// MIT and GPL. The route look-up requires this.
     MitOrGpl,
 }
 
@@ -105,10 +105,10 @@ pub struct TrafficLink {
     _fd: OwnedFd,
 }
 
-/// How many numbers a program shares.
+/// Number of values that a program shares.
 const SHARED: usize = 3;
 
-/// Numbers that a program shares with this process: a map of one element.
+/// Numbers that a program shares with this process. They are a map of one element.
 #[derive(Debug)]
 pub struct Numbers {
     fd: OwnedFd,
@@ -179,11 +179,11 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// A BPF program or map that the kernel refuses.
+/// The error of a BPF program or map that the kernel refuses.
 #[derive(Debug, thiserror::Error)]
 #[error("BPF: cannot {action}: {source}{}{log}", if .log.is_empty() { "" } else { "\n" })]
 pub struct BpfError {
-    /// What failed.
+    /// The action that failed.
     pub action: &'static str,
     /// The kernel's error.
     pub source: io::Error,
@@ -202,11 +202,11 @@ fn failed(action: &'static str) -> impl FnOnce(io::Error) -> BpfError {
 /// The `bpf` system call (`union bpf_attr`).
 ///
 /// # Safety
-/// `A` has the layout that the command reads, and every address in it is valid for what the
-/// command does there.
+/// `A` has the layout that the command expects. Every address in it is valid for the accesses of
+/// the command.
 unsafe fn bpf<A>(command: c_int, attributes: &mut A) -> io::Result<c_int> {
-    // SAFETY: the kernel reads and writes no more of the attributes than the size passed, and
-    // elsewhere what the contract allows.
+    // SAFETY: the kernel accesses no more of the attributes than the size passed. At other
+    // addresses it accesses only what the contract allows.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -221,9 +221,9 @@ unsafe fn bpf<A>(command: c_int, attributes: &mut A) -> io::Result<c_int> {
 /// A `bpf` command that creates a descriptor.
 ///
 /// # Safety
-/// As [`bpf`]; the command returns a new descriptor.
+/// The same conditions as for [`bpf`]. Also, the command returns a new descriptor.
 unsafe fn create<A>(command: c_int, attributes: &mut A) -> io::Result<OwnedFd> {
-    // SAFETY: by the contract; the descriptor is new and has no other owner.
+    // SAFETY: the caller keeps the contract of `bpf`. The descriptor is new and has no other owner.
     unsafe { bpf(command, attributes).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
 
@@ -231,7 +231,7 @@ impl Program {
     /// Loads a program.
     ///
     /// # Errors
-    /// The kernel refuses it; the error has the verifier's log.
+    /// The kernel refuses the program. The error contains the verifier's log.
     pub fn load(kind: Kind, instructions: &[u64], license: License) -> Result<Self, BpfError> {
         let license = license.name();
         let attributes = || ProgramLoad {
@@ -246,7 +246,8 @@ impl Program {
         match unsafe { create(command::PROGRAM_LOAD, &mut attributes()) } {
             Ok(fd) => Ok(Self { fd }),
             Err(source) => {
-                // Only a second attempt has a log: if the log is too short, any program is refused.
+                // Only the second attempt requests a log, because the kernel refuses any program if
+                // the log is too short.
                 let mut log = vec![0_u8; LOG_BYTES];
                 let mut attributes = ProgramLoad {
                     log_level: 1,
@@ -266,8 +267,8 @@ impl Program {
         }
     }
 
-    /// Attaches an XDP program to the interface of that number in the calling thread's namespace: in
-    /// the driver if possible, else in the generic receive path.
+    /// Attaches an XDP program to the interface with this number in the calling thread's namespace.
+    /// The program runs in the driver if possible, else in the generic receive path.
     ///
     /// # Errors
     /// Another program is attached, or the interface supports none.
@@ -289,11 +290,11 @@ impl Program {
         Err(failed("attach a program to an interface")(refused))
     }
 
-    /// Attaches a program of traffic control to an interface, as [`Program::attach`]; it runs after
-    /// the programs that are attached already.
+    /// Attaches a program of traffic control to the interface with this number in the calling
+    /// thread's namespace. It runs after the programs that are attached already.
     ///
     /// # Errors
-    /// The kernel does not support it, or this process may not.
+    /// The kernel does not support this, or this process lacks the permission.
     pub fn attach_to_traffic(
         &self,
         interface_index: u32,
@@ -311,11 +312,11 @@ impl Program {
             .map_err(failed("attach a program to traffic control"))
     }
 
-    /// Runs it on copies of a frame and carries out its verdicts
+    /// Runs the program on copies of a frame and carries out its verdicts
     /// (Documentation/bpf/bpf_prog_run.rst).
     ///
     /// # Errors
-    /// The kernel does not support it, or this process may not.
+    /// The kernel does not support this, or this process lacks the permission.
     pub fn run_live(&self, frame: &[u8], copies: u32) -> Result<(), BpfError> {
         let mut attributes = ProgramRun {
             program_fd: self.fd.as_raw_fd() as u32,
@@ -352,7 +353,7 @@ impl Numbers {
         })
     }
 
-    /// The descriptor, for programs.
+    /// The descriptor of the map, for use in programs.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
         self.fd.as_raw_fd()
@@ -361,7 +362,7 @@ impl Numbers {
     /// Sets all numbers.
     ///
     /// # Errors
-    /// Those of bpf(2).
+    /// The errors of bpf(2).
     pub fn write(&self, mut values: [u64; SHARED]) -> Result<(), BpfError> {
         self.exchange(command::MAP_UPDATE, &mut values)
             .map_err(failed("write a map"))
@@ -370,7 +371,7 @@ impl Numbers {
     /// All numbers.
     ///
     /// # Errors
-    /// Those of bpf(2).
+    /// The errors of bpf(2).
     pub fn read(&self) -> Result<[u64; SHARED], BpfError> {
         let mut values = [0; SHARED];
         self.exchange(command::MAP_LOOKUP, &mut values)

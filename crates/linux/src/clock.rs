@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time since an arbitrary start; settings of the date do not change it.
+/// Time since an arbitrary start. A change of the date does not change it.
 #[inline]
 #[must_use]
 pub fn monotonic_ns() -> u64 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::{fs, io};
 
-/// The kernel's list of the CPUs that are online.
+/// The file in which the kernel lists the CPUs that are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Number of CPUs in the kernel's fixed-size sets.

@@ -8,8 +8,8 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the limit to `wanted`, or as far as possible: root also raises the hard limit, which
-/// bounds other users. Never lowers the limit. Returns the new limit.
+/// Raises the limit to `wanted`, or as far as possible, and never lowers it. Only root can raise
+/// the limit above the hard limit. Returns the new limit.
 pub fn raise(wanted: u64) -> u64 {
     let before = getrlimit(Resource::Nofile);
     if before.current.is_none_or(|current| current >= wanted) {
@@ -25,7 +25,7 @@ pub fn raise(wanted: u64) -> u64 {
             .map_or(Some(wanted), |hard| Some(hard.min(wanted))),
         maximum: before.maximum,
     };
-    // If both attempts fail, the limit stays.
+    // If both attempts fail, the limit does not change.
     let _ = setrlimit(Resource::Nofile, beyond).or_else(|_| setrlimit(Resource::Nofile, within));
     limit()
 }

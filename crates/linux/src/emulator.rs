@@ -1,8 +1,9 @@
 //! Calls from an emulated machine to the plugin of its emulator.
 //!
-//! A call is a long nop with a magic displacement and then a load from a page, the request. The
-//! plugin recognizes the two instructions and answers in the page. Without the plugin nothing
-//! happens. The layout of the page is that of `crates/emulate-plugin`.
+//! A call consists of two instructions: a long nop with a magic displacement, and a load from a
+//! page that contains the request. The plugin recognizes the two instructions and writes its answer
+//! to the page. Without the plugin nothing happens. The layout of the page is that of
+//! `crates/emulate-plugin`.
 
 use std::io;
 
@@ -10,10 +11,10 @@ use rustix::mm::MapFlags;
 
 use crate::memory::map;
 
-/// Most bytes of data in a request, without its header.
+/// Maximum number of bytes of data in a request, without its header.
 pub const DATA_BYTES: usize = 4000;
 
-/// A request. It is at the start of a page, and smaller than one.
+/// A request. It is at the start of a page and smaller than the page.
 #[repr(C)]
 struct Request {
     operation: u32,
@@ -22,7 +23,7 @@ struct Request {
     data: [u8; DATA_BYTES],
 }
 
-/// A page for calls, private to this process.
+/// A page for calls. It is private to this process.
 pub struct Emulator {
     page: std::ptr::NonNull<Request>,
 }
@@ -31,14 +32,15 @@ impl Emulator {
     /// Maps the page.
     ///
     /// # Errors
-    /// No memory.
+    /// There is not enough memory.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             page: map(size_of::<Request>(), MapFlags::PRIVATE)?,
         })
     }
 
-    /// Calls the plugin with up to [`DATA_BYTES`] bytes; returns its answer, empty without a plugin.
+    /// Calls the plugin with up to [`DATA_BYTES`] bytes. Returns its answer, which is empty without
+    /// a plugin.
     ///
     /// # Errors
     /// The data is too long, or the processor is not an x86-64.
@@ -60,8 +62,8 @@ impl Emulator {
         request.data[..data.len()].copy_from_slice(data);
         let page = self.page.as_ptr();
         // SAFETY: `page` is a mapping of this size that only this value uses. The write also makes
-        // the page resident, which the plugin needs. The plugin writes after the trap alone, and the
-        // volatile read makes the compiler assume nothing about the content.
+        // the page resident, as the plugin requires. The plugin writes only during the trap. The
+        // volatile read prevents assumptions of the compiler about the content.
         let answer = unsafe {
             page.write_volatile(request);
             trap(page)?;
@@ -83,7 +85,8 @@ impl Drop for Emulator {
 /// `page` is readable.
 #[cfg(target_arch = "x86_64")]
 unsafe fn trap(page: *mut Request) -> io::Result<()> {
-    // SAFETY: a nop and a load from a page that the caller owns; the plugin may write to the page.
+    // SAFETY: the instructions are a nop and a load from a page that the caller owns. The plugin
+    // may write to the page.
     unsafe {
         std::arch::asm!(
             ".byte 0x0f, 0x1f, 0x80, 0x45, 0x4d, 0x55, 0x31",
@@ -97,7 +100,7 @@ unsafe fn trap(page: *mut Request) -> io::Result<()> {
 }
 
 /// # Safety
-/// None: there is no such call on other processors.
+/// There are no conditions, because other processors have no such call.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn trap(_page: *mut Request) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -1,7 +1,7 @@
 //! Network interfaces (netdevice(7)), their namespaces, and TAP devices.
 //!
-//! The functions work on interfaces of the calling thread's namespace; [`Interface::inside`] runs
-//! them in another.
+//! The functions work on interfaces of the calling thread's namespace. [`Interface::inside`] runs
+//! them in another namespace.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -21,14 +21,14 @@ pub type Mac = [u8; 6];
 /// Bytes of the longest name: `IFNAMSIZ` of include/uapi/linux/if.h without the final zero.
 const NAME_BYTES: usize = 15;
 
-/// The name of an interface and the network namespace that it is in.
+/// The name of an interface, and its network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     namespace: Option<String>,
     name: String,
 }
 
-/// A text that names no interface, or a namespace that cannot be entered.
+/// The error of a text that names no interface, or of a namespace that cannot be entered.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
     /// The text is wrong.
@@ -36,7 +36,7 @@ pub enum InterfaceError {
     Syntax {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The fault of the text.
         problem: &'static str,
         /// The form of a correct text.
         expected: &'static str,
@@ -46,7 +46,7 @@ pub enum InterfaceError {
     Request {
         /// Namespace and name of the interface.
         interface: String,
-        /// What failed.
+        /// The action that failed.
         action: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -75,7 +75,7 @@ impl InterfaceError {
 }
 
 impl Interface {
-    /// Reads `NETNS[:IFNAME]`; without a name, the name is `default_name`.
+    /// Reads `NETNS[:IFNAME]`. Without `:IFNAME`, the name is `default_name`.
     ///
     /// # Errors
     /// [`InterfaceError::Syntax`].
@@ -105,13 +105,13 @@ impl Interface {
         })
     }
 
-    /// Its name in its namespace.
+    /// The interface's name in its namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// An error of this interface.
+    /// Makes an error of this interface, for `map_err`.
     pub fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> InterfaceError {
         let interface = self.to_string();
         move |source| InterfaceError::Request {
@@ -121,7 +121,7 @@ impl Interface {
         }
     }
 
-    /// Number, addresses and MTU of the interface.
+    /// Reads number, addresses and MTU of the interface.
     ///
     /// # Errors
     /// The interface does not exist.
@@ -133,11 +133,11 @@ impl Interface {
         })
     }
 
-    /// Runs `work` inside the interface's namespace, in another thread, so that the calling thread
-    /// stays in its own.
+    /// Runs `work` inside the interface's namespace. It runs in another thread, so that the calling
+    /// thread stays in its own namespace.
     ///
     /// # Errors
-    /// The namespace cannot be entered, or the error of `work`.
+    /// The namespace cannot be entered, or `work` fails.
     pub fn inside<T: Send, E: From<InterfaceError> + Send>(
         &self,
         work: impl FnOnce() -> Result<T, E> + Send,
@@ -190,7 +190,7 @@ impl fmt::Display for Interface {
 /// A socket for requests about interfaces.
 ///
 /// # Errors
-/// Those of socket(2).
+/// The errors of socket(2).
 pub fn control_socket() -> io::Result<std::os::fd::OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     Ok(rustix::net::socket_with(
@@ -201,7 +201,7 @@ pub fn control_socket() -> io::Result<std::os::fd::OwnedFd> {
     )?)
 }
 
-/// What the kernel reports of an interface.
+/// The kernel's description of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hardware {
     /// Number in its namespace.
@@ -252,11 +252,11 @@ pub fn mtu(socket: impl AsFd, interface: &str) -> io::Result<usize> {
     Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
 }
 
-/// Creates a TAP device for Ethernet frames without a header before them. Reads do not block. Closing
-/// the file removes the device.
+/// Creates a TAP device. It passes Ethernet frames without an additional header, and reads from it
+/// do not block. Closing the file removes the device.
 ///
 /// # Errors
-/// The kernel has no TAP devices, this process may not create one, or one of that name exists.
+/// The kernel has no TAP devices, this process may not create one, or a device of that name exists.
 pub fn create_tap(name: &str) -> Result<File, TapError> {
     let tap = OpenOptions::new()
         .read(true)
@@ -272,7 +272,7 @@ pub fn create_tap(name: &str) -> Result<File, TapError> {
     Ok(tap)
 }
 
-/// Why a TAP device was not created.
+/// The reason why a TAP device was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
     /// /dev/net/tun cannot be opened: the kernel may have no TAP devices.
@@ -283,14 +283,13 @@ pub enum TapError {
     Create(io::Error),
 }
 
-/// Sets how many frames wait in a device until they are read.
+/// Sets the maximum number of frames that wait in a device until they are read.
 ///
 /// # Errors
 /// The interface does not exist, or this process may not change it.
 pub fn set_queue(socket: impl AsFd, interface: &str, frames: u32) -> io::Result<()> {
     change(socket, interface, libc::SIOCSIFTXQLEN, |request| {
-        // This request has the queue's length in the member in which others have the interface's
-        // number.
+        // In this request, the member for the interface's number contains the length of the queue.
         request.ifr_ifru.ifru_ifindex = frames as libc::c_int;
     })
 }
@@ -298,7 +297,7 @@ pub fn set_queue(socket: impl AsFd, interface: &str, frames: u32) -> io::Result<
 /// Sets the largest packet that the interface sends.
 ///
 /// # Errors
-/// As [`set_queue`], or the driver does not support the size.
+/// The same errors as [`set_queue`], or the driver does not support the size.
 pub fn set_mtu(socket: impl AsFd, interface: &str, bytes: usize) -> io::Result<()> {
     change(socket, interface, libc::SIOCSIFMTU, |request| {
         request.ifr_ifru.ifru_mtu = bytes as libc::c_int;
@@ -308,7 +307,7 @@ pub fn set_mtu(socket: impl AsFd, interface: &str, bytes: usize) -> io::Result<(
 /// Sets the Ethernet address.
 ///
 /// # Errors
-/// As [`set_queue`].
+/// The same errors as [`set_queue`].
 pub fn set_mac(socket: impl AsFd, interface: &str, mac: Mac) -> io::Result<()> {
     let mut address = socket_address(libc::ARPHRD_ETHER);
     for (place, byte) in address.sa_data.iter_mut().zip(mac) {
@@ -322,7 +321,7 @@ pub fn set_mac(socket: impl AsFd, interface: &str, mac: Mac) -> io::Result<()> {
 /// Sets the IPv4 address.
 ///
 /// # Errors
-/// As [`set_queue`].
+/// The same errors as [`set_queue`].
 pub fn set_address(socket: impl AsFd, interface: &str, address: Ipv4Addr) -> io::Result<()> {
     change(socket, interface, libc::SIOCSIFADDR, |request| {
         request.ifr_ifru.ifru_addr = internet_address(address);
@@ -332,7 +331,7 @@ pub fn set_address(socket: impl AsFd, interface: &str, address: Ipv4Addr) -> io:
 /// Sets the network mask.
 ///
 /// # Errors
-/// As [`set_queue`].
+/// The same errors as [`set_queue`].
 pub fn set_mask(socket: impl AsFd, interface: &str, mask: Ipv4Addr) -> io::Result<()> {
     change(socket, interface, libc::SIOCSIFNETMASK, |request| {
         request.ifr_ifru.ifru_netmask = internet_address(mask);
@@ -342,7 +341,7 @@ pub fn set_mask(socket: impl AsFd, interface: &str, mask: Ipv4Addr) -> io::Resul
 /// Brings the interface up.
 ///
 /// # Errors
-/// As [`set_queue`].
+/// The same errors as [`set_queue`].
 pub fn bring_up(socket: impl AsFd, interface: &str) -> io::Result<()> {
     change(socket, interface, libc::SIOCSIFFLAGS, |request| {
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
@@ -368,7 +367,7 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// The request that sets it, of include/uapi/linux/ethtool.h.
+    /// The request that sets this offload (include/uapi/linux/ethtool.h).
     fn command(self) -> u32 {
         match self {
             Self::Tso => 0x1f,
@@ -384,7 +383,7 @@ impl Offload {
 /// Turns an offload of an interface on or off.
 ///
 /// # Errors
-/// As [`set_queue`], or the driver does not support the change.
+/// The same errors as [`set_queue`], or the driver does not support the change.
 pub fn set_offload(
     socket: impl AsFd,
     interface: &str,
@@ -404,7 +403,7 @@ pub fn set_offload(
     };
     let address = &raw mut value;
     change(socket, interface, SIOCETHTOOL, |request| {
-        // The kernel reads and writes the value, which outlives the call.
+        // The kernel reads and writes the value. The value outlives the call.
         request.ifr_ifru.ifru_data = address.cast();
     })
 }
@@ -418,7 +417,7 @@ fn socket_address(family: u16) -> libc::sockaddr {
 
 fn internet_address(address: Ipv4Addr) -> libc::sockaddr {
     let mut socket = socket_address(libc::AF_INET as u16);
-    // The port comes first.
+    // The first two bytes are the port.
     for (place, byte) in socket.sa_data[2..].iter_mut().zip(address.octets()) {
         *place = byte as libc::c_char;
     }
@@ -443,7 +442,7 @@ fn exchange(
 ) -> io::Result<libc::ifreq> {
     // SAFETY: zeros are a valid request.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    // The last byte stays zero, whatever the name.
+    // The last byte is always zero, so the name is terminated.
     let room = request.ifr_name.len() - 1;
     for (place, byte) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {
         *place = byte as libc::c_char;

@@ -1,5 +1,5 @@
 //! Interfaces of the Linux kernel that no crate wraps safely, or that several crates of the
-//! workspace use. All other crates but QEMU's plugin forbid unsafe code.
+//! workspace use. All other crates forbid unsafe code, except QEMU's plugin.
 //!
 //! A function whose safety depends on its caller is an `unsafe fn` with the contract in its
 //! documentation. The others are safe for every argument.
@@ -61,7 +61,8 @@ fn check(result: c_int) -> io::Result<c_int> {
     }
 }
 
-/// Reads a socket option. Returns it with the number of bytes that the kernel wrote; the rest is zero.
+/// Reads a socket option. Returns the value and the number of bytes that the kernel wrote. The
+/// other bytes are zero.
 ///
 /// # Safety
 /// Any bytes are a valid `T`.
@@ -78,7 +79,7 @@ unsafe fn option<T>(socket: impl AsFd, level: c_int, name: c_int) -> io::Result<
             &raw mut bytes,
         )
     })?;
-    // SAFETY: by the contract.
+    // SAFETY: any bytes are a valid `T`, by the contract.
     Ok((unsafe { value.assume_init() }, bytes as usize))
 }
 

@@ -1,9 +1,9 @@
 //! A file in memory that only the kernel reads.
 //!
 //! If a file shrinks while it is mapped, its last pages vanish. An access to them would kill the
-//! process, so this module neither reads them nor makes a slice of them. The kernel reads them for
-//! [`SendBatch`](crate::udp::SendBatch) and returns `EFAULT` if they vanished.
-//! [`MappedFile::populate`] reports that before a send.
+//! process, so this module neither reads them nor makes a slice of them. The kernel reads the pages
+//! for [`SendBatch`](crate::udp::SendBatch) and returns `EFAULT` if they have vanished.
+//! [`MappedFile::populate`] detects this before a send.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -28,7 +28,7 @@ impl MappedFile {
     /// Maps the first `length` bytes of a file.
     ///
     /// # Errors
-    /// Those of mmap(2).
+    /// The errors of mmap(2).
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe {
@@ -74,7 +74,8 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: nothing refers to the mapping any more; failure would leave it mapped.
+        // SAFETY: nothing refers to the mapping any more. If the call failed, the memory would stay
+        // mapped.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }

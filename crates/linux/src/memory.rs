@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Alignment from which the kernel can use huge pages, on x86-64 and on most of arm64.
+/// Alignment that the kernel requires for huge pages, on x86-64 and on most of arm64.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Zeroed memory, aligned to a page.
+/// Maps zeroed memory, aligned to a page.
 pub(crate) fn map<T>(bytes: usize, sharing: MapFlags) -> io::Result<NonNull<T>> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: an anonymous mapping at an address of the kernel's choice overlaps nothing.
@@ -20,7 +20,7 @@ pub(crate) fn map<T>(bytes: usize, sharing: MapFlags) -> io::Result<NonNull<T>> 
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Private memory of 64-bit words, zero at first.
+/// Private memory of 64-bit words. All words are zero at first.
 #[derive(Debug)]
 pub struct Words {
     mapping: NonNull<c_void>,
@@ -30,10 +30,10 @@ pub struct Words {
 }
 
 impl Words {
-    /// Maps `length` words. With `huge`, in huge pages where the kernel has them.
+    /// Maps `length` words. With `huge`, they are in huge pages if the kernel supports that.
     ///
     /// # Errors
-    /// No memory.
+    /// There is not enough memory.
     pub fn new(length: usize, huge: bool) -> io::Result<Self> {
         let spare_bytes = if huge { HUGE_PAGE_BYTES } else { 0 };
         let mapped_bytes = length
@@ -42,11 +42,12 @@ impl Words {
         let mapping: NonNull<c_void> = map(mapped_bytes, MapFlags::PRIVATE)?;
         let mut start = mapping;
         if huge {
-            // SAFETY: the range is the new mapping. Advice changes no content; a kernel without
-            // huge pages refuses it, and the pages are ordinary ones.
+            // SAFETY: the range is the new mapping, and advice changes no content. A kernel without
+            // huge pages refuses the advice, and the pages are then ordinary ones.
             let _ = unsafe { madvise(mapping.as_ptr(), mapped_bytes, Advice::LinuxHugepage) };
             let to_huge_page = mapping.cast::<u8>().align_offset(HUGE_PAGE_BYTES);
-            // SAFETY: less than `spare_bytes` further, so `length` words are still in the mapping.
+            // SAFETY: the distance is less than `spare_bytes`, so `length` words are still in the
+            // mapping.
             start = unsafe { mapping.byte_add(to_huge_page) };
         }
         Ok(Self {
@@ -82,7 +83,7 @@ impl Drop for Words {
     }
 }
 
-/// Types that processes may share: atomics, and types that consist of them.
+/// A type that processes may share: an atomic, or a type that consists of atomics.
 ///
 /// # Safety
 /// Zero bytes are a valid value, every change goes through an atomic, and no value is an address.
@@ -99,7 +100,8 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 // SAFETY: a field that can be shared, and padding.
 unsafe impl<T: Shareable> Shareable for CacheAligned<T> {}
 
-/// A value that shares no cache line with others. Processors fetch lines in pairs.
+/// A value that shares no cache line with other values. The alignment is two lines, because
+/// processors fetch lines in pairs.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct CacheAligned<T>(pub T);
@@ -133,20 +135,20 @@ macro_rules! shareable {
     };
 }
 
-/// A count with one writer: an addition needs no locked instruction.
+/// A counter that only one thread writes, so an addition needs no locked instruction.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `more`. Only one thread may add.
+    /// Adds `more`. Only one thread may add to a counter.
     #[inline]
     pub fn add(&self, more: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
         self.0.store(sum, Ordering::Relaxed);
     }
 
-    /// Adds a difference to a gauge. If several workers change it, only the sum of their counters has a
-    /// meaning.
+    /// Adds a difference to a gauge. If several workers change a gauge in their own counters, only
+    /// the sum over the workers has a meaning.
     pub fn shift(&self, difference: i64) {
         self.add(difference as u64);
     }
@@ -162,13 +164,13 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the count and adds one, atomically: the next number for any worker.
+    /// Returns the count and adds one, in one atomic operation. So each worker gets another number.
     pub fn draw(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// Values that processes forked later share with this one. All are zero at first.
+/// Values that this process shares with processes that it forks later. All are zero at first.
 #[derive(Debug)]
 pub struct SharedTable<T> {
     start: NonNull<T>,
@@ -181,10 +183,10 @@ unsafe impl<T: Shareable> Send for SharedTable<T> {}
 unsafe impl<T: Shareable> Sync for SharedTable<T> {}
 
 impl<T: Shareable> SharedTable<T> {
-    /// Maps `length` values, one at least.
+    /// Maps `length` values, but at least one.
     ///
     /// # Errors
-    /// No memory.
+    /// There is not enough memory.
     pub fn new(length: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
         let length = length.max(1);

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// The folder of the namespaces that `ip netns` named.
+/// The folder in which `ip netns` stores its namespaces.
 const NAMED: &str = "/run/netns";
 
 /// Moves the calling thread into a new namespace. Other threads stay in theirs.
 ///
 /// # Errors
-/// This process may not.
+/// This process lacks the permission.
 pub fn create() -> io::Result<()> {
     // SAFETY: only the network namespace changes; the thread still shares its descriptors.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)

@@ -11,7 +11,7 @@ use crate::interface::{self, Hardware, Interface, InterfaceError};
 /// All protocols, in network byte order.
 const ALL: u16 = (libc::ETH_P_ALL as u16).to_be();
 
-/// Frames of the largest batch.
+/// Number of frames in the largest batch.
 pub const BATCH: usize = 64;
 
 /// A packet socket on an interface.
@@ -21,11 +21,11 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens a socket on an interface. With `receives` it receives every frame that comes in,
-    /// otherwise none.
+    /// Opens a socket on an interface. With `receives`, the socket receives every incoming frame.
+    /// Otherwise it receives none.
     ///
     /// # Errors
-    /// The interface does not exist, or this process may not.
+    /// The interface does not exist, or this process lacks the permission.
     pub fn open(interface: &Interface, receives: bool) -> Result<(Self, Hardware), InterfaceError> {
         interface.inside(|| {
             Self::open_here(interface.name(), receives)
@@ -58,18 +58,19 @@ impl PacketSocket {
         Ok((socket, hardware))
     }
 
-    /// Sends frames straight to the device, past its queueing discipline.
+    /// Sends frames directly to the device, without its queueing discipline.
     ///
     /// # Errors
-    /// Those of setsockopt(2).
+    /// The errors of setsockopt(2).
     pub fn bypass_queue(&self) -> io::Result<()> {
         self.option(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
     }
 
-    /// Sets the size of the receive buffer, beyond the system's limit if this process may.
+    /// Sets the size of the receive buffer. If this process has the permission, the size may exceed
+    /// the system's limit.
     ///
     /// # Errors
-    /// Those of setsockopt(2).
+    /// The errors of setsockopt(2).
     pub fn set_receive_buffer(&self, bytes: c_int) -> io::Result<()> {
         self.option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
             .or_else(|_| self.option(libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
@@ -82,12 +83,13 @@ impl PacketSocket {
     /// Sends up to [`BATCH`] frames in one call without waiting. Returns how many it sent.
     ///
     /// # Errors
-    /// Those of sendmmsg(2).
+    /// The errors of sendmmsg(2).
     pub fn send(&self, frames: &[Vec<u8>]) -> io::Result<usize> {
         let mut batch = Batch::empty();
         let frames = frames.iter().map(|frame| (frame.as_ptr(), frame.len()));
         let count = batch.point_to(frames);
-        // SAFETY: the headers point to vectors and those to frames, all alive; sending only reads.
+        // SAFETY: the headers point to vectors, and the vectors point to frames. All of them are
+        // alive, and sending only reads them.
         check(unsafe {
             libc::sendmmsg(
                 self.fd.as_raw_fd(),
@@ -99,11 +101,11 @@ impl PacketSocket {
         .map(|sent| sent as usize)
     }
 
-    /// Receives all frames that wait, and calls `each` with every frame, cut at the size of a buffer,
-    /// and its length.
+    /// Receives all waiting frames. Calls `each` with every frame, truncated to the size of a
+    /// buffer, and with the frame's length before truncation.
     ///
     /// # Errors
-    /// Those of recvmmsg(2).
+    /// The errors of recvmmsg(2).
     pub fn receive_waiting(
         &self,
         buffers: &mut ReceiveBuffers,
@@ -119,7 +121,7 @@ impl PacketSocket {
         }
     }
 
-    /// Receives up to [`BATCH`] frames in one call, one at least.
+    /// Receives at least one and at most [`BATCH`] frames in one call.
     fn receive(
         &self,
         buffers: &mut [Vec<u8>],
@@ -129,8 +131,8 @@ impl PacketSocket {
         let places = buffers.iter_mut();
         let count =
             batch.point_to(places.map(|buffer| (buffer.as_mut_ptr().cast_const(), buffer.len())));
-        // SAFETY: the headers point to vectors and those to initialised buffers of their lengths,
-        // which are borrowed mutably.
+        // SAFETY: the headers point to vectors, and the vectors point to initialised buffers with
+        // the right lengths. The buffers are borrowed mutably.
         let received = check(unsafe {
             libc::recvmmsg(
                 self.fd.as_raw_fd(),
@@ -151,7 +153,7 @@ impl PacketSocket {
     /// (`PACKET_STATISTICS`).
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// The errors of getsockopt(2).
     pub fn overflowed(&self) -> io::Result<u64> {
         // SAFETY: any bytes are valid counts.
         let (counts, _) = unsafe {
@@ -177,8 +179,8 @@ impl ReceiveBuffers {
     }
 }
 
-/// Message headers of one piece each. A header has the address of its vector, so a batch must not
-/// move after [`Batch::point_to`].
+/// Message headers with one piece of memory each. A header contains the address of its vector, so a
+/// batch must not move after [`Batch::point_to`].
 struct Batch {
     headers: [libc::mmsghdr; BATCH],
     vectors: [libc::iovec; BATCH],

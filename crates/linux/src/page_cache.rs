@@ -21,7 +21,8 @@ struct CacheState {
     recently_evicted: u64,
 }
 
-/// The number of cachestat(2), the same on all architectures; since Linux 6.5.
+/// The number of the system call cachestat(2). It is the same on all architectures. Linux has it
+/// since 6.5.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// The number of pages in `offset..offset + length` that are in memory.

@@ -23,13 +23,13 @@ impl Event {
     /// Opens an event, in the group of `leader` if there is one.
     ///
     /// # Errors
-    /// Those of perf_event_open(2).
+    /// The errors of perf_event_open(2).
     pub fn open(attr: &perf_event_attr, cpu: usize, leader: Option<&Self>) -> io::Result<Self> {
         let mut attr = *attr;
         let cpu = i32::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
-        // SAFETY: `attr` is an initialised structure whose size field is its size; the kernel
-        // writes nothing but that field.
+        // SAFETY: `attr` is an initialised structure, and its size field is its size. The kernel
+        // writes only that field.
         let fd = unsafe {
             perf::perf_event_open(&raw mut attr, -1, cpu, group, PERF_FLAG_FD_CLOEXEC.into())
         };
@@ -39,10 +39,10 @@ impl Event {
         Ok(Self { file: fd.into() })
     }
 
-    /// Makes the event and its group count.
+    /// Starts the counts of the event and its group.
     ///
     /// # Errors
-    /// Those of ioctl(2).
+    /// The errors of ioctl(2).
     pub fn enable(&self) -> io::Result<()> {
         // SAFETY: the request passes a flag by value and accesses no memory of this process.
         crate::check(unsafe { perf::ioctls::ENABLE(self.file.as_raw_fd(), WHOLE_GROUP) }).map(drop)
@@ -51,7 +51,7 @@ impl Event {
     /// Sets the counts of the event and its group to zero.
     ///
     /// # Errors
-    /// Those of ioctl(2).
+    /// The errors of ioctl(2).
     pub fn reset(&self) -> io::Result<()> {
         // SAFETY: as for `enable`.
         crate::check(unsafe { perf::ioctls::RESET(self.file.as_raw_fd(), WHOLE_GROUP) }).map(drop)
@@ -60,7 +60,7 @@ impl Event {
     /// Stops the event and its group.
     ///
     /// # Errors
-    /// Those of ioctl(2).
+    /// The errors of ioctl(2).
     pub fn disable(&self) -> io::Result<()> {
         // SAFETY: as for `enable`.
         crate::check(unsafe { perf::ioctls::DISABLE(self.file.as_raw_fd(), WHOLE_GROUP) }).map(drop)
@@ -69,7 +69,7 @@ impl Event {
     /// Reads the counts of the group into `bytes`, in the format of the attributes.
     ///
     /// # Errors
-    /// Those of read(2).
+    /// The errors of read(2).
     pub fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(bytes)
     }
@@ -78,11 +78,12 @@ impl Event {
 /// The ioctl argument that means the event's whole group (`PERF_IOC_FLAG_GROUP`).
 const WHOLE_GROUP: u32 = 1;
 
-/// Pages of the largest ring: half a second of deep call chains at 2 kHz.
+/// Number of pages of the largest ring. They are enough for half a second of deep call chains at 2
+/// kHz.
 const PAGES: usize = 128;
 
-/// Fewest pages of a ring.
-const FEWEST_PAGES: usize = 4;
+/// Smallest number of pages of a ring.
+const MIN_PAGES: usize = 4;
 
 /// The ring of an event's samples.
 ///
@@ -97,18 +98,18 @@ pub struct SampleRing {
 }
 
 impl SampleRing {
-    /// Maps an event's ring, a smaller one if the user may not lock so much memory
+    /// Maps an event's ring. The ring is smaller if the user may not lock so much memory
     /// (/proc/sys/kernel/perf_event_mlock_kb).
     ///
     /// # Errors
-    /// Those of mmap(2).
+    /// The errors of mmap(2).
     pub fn map(event: &Event) -> io::Result<Self> {
         let page_bytes = rustix::param::page_size();
         let mut pages = PAGES;
         let mapping = loop {
             match Mapping::new(event, (pages + 1) * page_bytes) {
                 Ok(mapping) => break mapping,
-                Err(_) if pages > FEWEST_PAGES => pages /= 2,
+                Err(_) if pages > MIN_PAGES => pages /= 2,
                 Err(error) => return Err(error),
             }
         };
@@ -124,7 +125,7 @@ impl SampleRing {
         })
     }
 
-    /// Moves everything that the kernel has written since the last call to the end of `out`.
+    /// Appends everything that the kernel has written since the last call to `out`.
     ///
     /// # Errors
     /// Head and size of the ring contradict each other.
@@ -145,8 +146,9 @@ impl SampleRing {
     }
 }
 
-/// The bytes between tail and head in a ring of `size` bytes: offset and length of the part before
-/// the ring's end, and length of the part from its start. `None` if they are more than the ring.
+/// The bytes between tail and head in a ring of `size` bytes. Returns offset and length of the part
+/// before the ring's end, and the length of the part at the ring's start. `None` if there are more
+/// bytes than the ring has.
 fn pieces(tail: u64, head: u64, size: usize) -> Option<((usize, usize), usize)> {
     let length = usize::try_from(head.checked_sub(tail)?).ok()?;
     if length > size {
@@ -199,7 +201,7 @@ impl Mapping {
         (offset as usize, size as usize)
     }
 
-    /// The end of what the kernel has written, in bytes since the start.
+    /// The end of the data that the kernel has written, in bytes since the start.
     fn head(&self) -> u64 {
         let page = self.page();
         // SAFETY: `data_head` is an aligned u64 in the mapping; both sides access it atomically, as
@@ -214,8 +216,8 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(&raw mut (*page).data_tail) }.store(tail, Ordering::Release);
     }
 
-    /// Appends `length` bytes from `start` in the mapping to `out`; false if they are outside it.
-    /// The range must be between tail and head.
+    /// Appends `length` bytes from `start` in the mapping to `out`. Returns false if the range is
+    /// outside the mapping. The range must be between tail and head.
     fn copy(&self, start: usize, length: usize, out: &mut Vec<u8>) -> bool {
         if start
             .checked_add(length)
@@ -226,8 +228,8 @@ impl Mapping {
         let from = self.base.as_ptr().cast::<u8>();
         out.reserve(length);
         // SAFETY: the source is in the mapping, and the kernel does not write between tail and
-        // head. The destination has room, does not overlap the source, and its length grows only
-        // over what was written.
+        // head. The destination has room and does not overlap the source. Its new length includes
+        // only bytes that were written.
         unsafe {
             let end = out.as_mut_ptr().add(out.len());
             ptr::copy_nonoverlapping(from.add(start), end, length);

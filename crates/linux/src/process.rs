@@ -1,4 +1,4 @@
-//! Forking.
+//! Forks child processes.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,18 +8,18 @@ use rustix::process::Pid;
 /// Exit status of a child whose work panicked.
 const PANICKED: i32 = 101;
 
-/// Forks a child that runs `work` and exits with its result, without destructors and handlers of
-/// the parent.
+/// Forks a child that runs `work` and exits with its result. The child runs no destructors and no
+/// exit handlers of the parent.
 ///
-/// The child has only the calling thread. A lock that another thread of the parent owned stays
-/// locked for ever in the child, and `work` must not wait for it. The allocator is usable: the C
-/// library unlocks it.
+/// The child has only the calling thread. If another thread of the parent had a lock, the lock
+/// stays locked for ever in the child, so `work` must not wait for it. The allocator works, because
+/// the C library unlocks it.
 ///
 /// # Errors
-/// No memory, or too many processes.
+/// There is not enough memory, or there are too many processes.
 pub fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // SAFETY: the child runs `work` alone and ends. It shares only shared mappings with the parent,
-    // so the parent does not see what it drops or changes.
+    // SAFETY: the child runs only `work` and exits. It shares nothing with the parent except shared
+    // mappings, so its other changes do not affect the parent.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {

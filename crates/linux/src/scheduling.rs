@@ -6,13 +6,13 @@ use std::num::NonZeroU64;
 use rustix::process::setpriority_process;
 use rustix::thread::set_current_timer_slack;
 
-/// A real-time priority above load generators, which have the lowest, and below the kernel's
-/// threads for timers and interrupts.
+/// A real-time priority. It is above the priority of load generators, which is the lowest, and
+/// below that of the kernel's threads for timers and interrupts.
 const PRIORITY: libc::c_int = 10;
 
-/// Makes the calling thread wake on time: timers without slack, and real-time priority
-/// (`SCHED_FIFO`). Without the right to real-time priority, it requests the highest ordinary priority.
-/// Returns whether the thread has real-time priority.
+/// Makes the calling thread wake on time. It gets timers without slack and real-time priority
+/// (`SCHED_FIFO`). If the process has no right to real-time priority, the thread gets the highest
+/// ordinary priority. Returns whether the thread has real-time priority.
 pub fn prioritize() -> bool {
     // By default the kernel delays a timer by up to 50 us to save wake-ups (prctl(2)).
     let _ = set_current_timer_slack(NonZeroU64::new(1));

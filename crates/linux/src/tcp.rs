@@ -11,7 +11,7 @@ pub struct TcpInfo {
     pub segment_bytes: u32,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmitted: u32,
     /// Bytes that the peer acknowledged.
     pub acknowledged_bytes: u64,
@@ -22,10 +22,11 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// The state of a connection now.
+    /// The current state of a connection.
     ///
     /// # Errors
-    /// The descriptor is not a TCP socket, or the kernel is older than 4.6 and reports less.
+    /// The descriptor is not a TCP socket, or the kernel is older than 4.6 and reports fewer
+    /// fields.
     pub fn of(stream: impl AsFd) -> io::Result<Self> {
         // SAFETY: the structure has numbers only.
         let (info, bytes) =

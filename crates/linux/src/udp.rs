@@ -10,7 +10,7 @@ use socket2::SockAddr;
 
 use crate::mapped_file::MappedFile;
 
-/// Room for the control messages of one receive: a time and a size, with their headers.
+/// Room for the control messages of one receive. They are a time and a size, with their headers.
 const CONTROL_BYTES: usize = 128;
 
 /// Control messages, aligned as the kernel aligns them.
@@ -22,19 +22,21 @@ struct Control(MaybeUninit<[u8; CONTROL_BYTES]>);
 pub struct Received {
     /// Bytes in the buffer.
     pub bytes: usize,
-    /// Bytes of each datagram but the last. Equal to `bytes` for a single datagram; 1 at least.
+    /// Bytes of each datagram except the last. At least 1, and equal to `bytes` for a single
+    /// datagram.
     pub datagram_bytes: usize,
-    /// When the kernel received it, since 1970; `None` if the kernel did not record it.
+    /// The time at which the kernel received the datagram, since 1970. `None` if the kernel did not
+    /// record it.
     pub arrival_ns: Option<u64>,
 }
 
-/// Makes the kernel record times of arrival, and merge datagrams of one sender where it can.
+/// Makes the kernel record times of arrival, and merge datagrams of one sender if it can.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn record_arrivals_and_merge(socket: &UdpSocket) -> io::Result<()> {
     record_arrivals(socket)?;
-    // Kernels before 5.0 cannot merge: every datagram is received by itself.
+    // Kernels before 5.0 cannot merge datagrams. They return every datagram by itself.
     let _ = set(socket, libc::SOL_UDP, libc::UDP_GRO);
     Ok(())
 }
@@ -42,7 +44,7 @@ pub fn record_arrivals_and_merge(socket: &UdpSocket) -> io::Result<()> {
 /// Makes the kernel record times of arrival.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn record_arrivals(socket: &UdpSocket) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
 }
@@ -54,7 +56,7 @@ fn set(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Resul
 /// Receives a datagram into `buffer`. Waits for one if the socket is blocking.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// The errors of recvmsg(2).
 pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
     let mut control = Control(MaybeUninit::uninit());
     let mut vector = libc::iovec {
@@ -104,10 +106,10 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
 #[repr(transparent)]
 pub struct Piece(libc::iovec);
 
-// SAFETY: only the batch that added a piece follows its pointer, while the memory is borrowed.
+// SAFETY: only the batch that added a piece uses its pointer, and the batch borrows the memory.
 unsafe impl Send for Piece {}
 
-/// Pieces of memory and of mapped files, sent together.
+/// Pieces of memory and of mapped files that are sent together.
 #[derive(Debug)]
 pub struct SendBatch<'a> {
     pieces: &'a mut Vec<Piece>,
@@ -128,17 +130,17 @@ impl<'a> SendBatch<'a> {
         }));
     }
 
-    /// Adds a part of a mapped file, cut at the mapping's end.
+    /// Adds a part of a mapped file. The part is cut at the end of the mapping.
     pub fn add_mapped(&mut self, file: &'a MappedFile, offset: usize, length: usize) {
         let (iov_base, iov_len) = file.part(offset, length);
         self.pieces.push(Piece(libc::iovec { iov_base, iov_len }));
     }
 
-    /// Sends the batch without waiting, to an address unless the socket is connected. With
-    /// `datagram_bytes` the kernel cuts it into datagrams of that size (`UDP_SEGMENT`).
+    /// Sends the batch without waiting. An unconnected socket needs an address. With
+    /// `datagram_bytes`, the kernel cuts the batch into datagrams of that size (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// Those of sendmsg(2): `EFAULT` for a mapped file that shrank.
+    /// The errors of sendmsg(2). It is `EFAULT` for a mapped file that shrank.
     pub fn send(
         self,
         socket: BorrowedFd<'_>,
@@ -200,7 +202,7 @@ mod tests {
         let mut pieces = Vec::new();
         let mut batch = SendBatch::new(&mut pieces);
         batch.add(&[1; 600]);
-        // Beyond the mapping there is nothing to add.
+        // The part beyond the mapping is not added.
         batch.add_mapped(&mapped, 4000, 5000);
         assert_eq!(batch.send(near.as_fd(), None, Some(1000)).unwrap(), 1600);
         let mut buffer = [0; 3000];

@@ -1,4 +1,4 @@
-//! The use of resources by processes: CPU time, page faults, context switches.
+//! The resources that processes use: CPU time, page faults, context switches.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -21,19 +21,19 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// All threads of this process.
+    /// The use of all threads of this process.
     #[must_use]
     pub fn of_process() -> Self {
         Self::read(libc::RUSAGE_SELF)
     }
 
-    /// The calling thread.
+    /// The use of the calling thread.
     #[must_use]
     pub fn of_thread() -> Self {
         Self::read(libc::RUSAGE_THREAD)
     }
 
-    /// Children that ended and were waited for.
+    /// The use of children that have ended and were waited for.
     #[must_use]
     pub fn of_ended_children() -> Self {
         Self::read(libc::RUSAGE_CHILDREN)
@@ -61,13 +61,13 @@ impl Usage {
     /// Adds the use of another process (proc_pid_stat(5), proc_pid_status(5)). A process that has
     /// ended adds nothing.
     ///
-    /// `schedstat` has the CPU time in nanoseconds. `stat` has user and system time in ticks of 10 ms,
-    /// which divide the CPU time into both modes.
+    /// `schedstat` has the CPU time in nanoseconds. `stat` has user and system time in ticks of 10
+    /// ms, and their ratio divides the CPU time into the two modes.
     pub fn add_process(&mut self, process: u32) {
         let read = |file| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let stat = read("stat");
-        // The name in parentheses may contain anything.
+        // The name of the program is in parentheses and may contain any character.
         let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
         let fields: Vec<u64> = fields
             .split_whitespace()

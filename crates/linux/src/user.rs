@@ -7,19 +7,19 @@ use rustix::process::{geteuid, parent_process_death_signal, set_parent_process_d
 /// The user that root becomes by default.
 const DEFAULT_USER: &str = "nobody";
 
-/// Why privileges were not dropped.
+/// The reason why privileges were not dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// `wanted` is set, but this process is not root.
     #[error("only root can become another user")]
     NotRoot,
-    /// /etc/passwd does not have the user.
+    /// /etc/passwd has no such user.
     #[error("there is no user {0}")]
     Unknown(String),
     /// The kernel refused.
     #[error("cannot {action}: {source}")]
     System {
-        /// What failed.
+        /// The action that failed.
         action: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -53,8 +53,8 @@ pub fn drop_root(wanted: Option<&str>) -> Result<Option<&str>, UserError> {
 
 /// Changes groups, group and user of all threads.
 fn become_user(user: u32, group: u32) -> io::Result<()> {
-    // SAFETY: a count of zero needs no list; the other calls take numbers only. The C library
-    // changes all threads.
+    // SAFETY: a count of zero needs no list, and the other calls have only numbers as arguments.
+    // The C library changes all threads.
     let results = unsafe {
         [
             libc::setgroups(0, ptr::null()),

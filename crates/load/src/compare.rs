@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::error::LoadError;
 
-/// Compared values: their JSON pointer and unit.
+/// The values to compare: the JSON pointer and the unit of each.
 const ROWS: [(&str, &str); 14] = [
     ("/requests_per_s", "1/s"),
     ("/content_mbps", "Mb/s"),

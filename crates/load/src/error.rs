@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use perpacket_workload::{ParameterError, TraceError};
 
-/// Why a load cannot run.
+/// The reason why a load cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// Options contradict each other, or one is invalid.

@@ -1,8 +1,8 @@
-//! The files of a workload, created on the machine of the server. They have the same bytes on every
+//! The files of a workload, created on the server's machine. They have the same bytes on every
 //! machine.
 //!
-//! Contents are random letters, because files of zeros would compress to nothing. The seed of a
-//! file's letters is its path, so the order of creation does not matter.
+//! Contents are random letters, because files of zeros would compress to almost nothing. The path
+//! of a file is the seed of its letters, so the order of creation does not matter.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -19,8 +19,8 @@ use crate::http::log::Log;
 
 /// Bytes of the pattern from which files are cut.
 const PATTERN_BYTES: usize = 65_536;
-/// Number of sessions to generate, so that every object is requested. On average they request the
-/// least popular object some dozens of times.
+/// Number of sessions to generate when searching for all objects. On average, this many sessions
+/// request the least popular object some dozens of times.
 const SEARCHED_SESSIONS: usize = 20_000_000;
 
 /// A set of files.
@@ -69,14 +69,15 @@ pub struct FileSetReport {
     pub kept: u64,
     /// Objects that cannot be files: queries, directories of other objects, long names.
     pub left_out: u64,
-    /// The first of them.
+    /// The first of these objects.
     pub left_out_examples: Vec<String>,
 }
 
 /// Creates a set of files below a directory, and the directory.
 ///
 /// # Errors
-/// The set is larger than `limit_bytes`, its log cannot be read, or a file cannot be written.
+/// The set is larger than `limit_bytes`, the log of a set cannot be read, or a file cannot be
+/// written.
 pub fn make_files(
     set: &FileSet,
     into: &Path,
@@ -190,7 +191,7 @@ fn file_of(into: &Path, path: &str) -> Option<PathBuf> {
     (is_plain && !relative.is_empty() && !path.contains('?')).then(|| into.join(relative))
 }
 
-/// Writes one file unless it exists; false if its path is a directory, or below a file.
+/// Writes one file unless it exists. Returns false if its path is a directory, or is below a file.
 fn write_file(
     file: &Path,
     path: &str,
@@ -252,7 +253,7 @@ mod tests {
         let files = list(&FileSet::SpecWeb99 { connections: 100 }).unwrap();
         assert_eq!(files.len(), 90 * 36);
         let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-        // A directory has 5,119,488 B, less what rounding down removes in class 0.
+        // A directory has 5,119,488 B, less the bytes that rounding down removes in class 0.
         assert_eq!(bytes, 90 * 5_119_484);
     }
 

@@ -1,7 +1,7 @@
 //! Histograms of times with bounded size and relative error (HDR, three significant digits).
 //!
-//! A histogram has 270 KB whatever the length of the run, and percentiles exact to 0.1 %. It stores
-//! nanoseconds; reports have microseconds.
+//! A histogram uses 270 KB for a run of any length. Its percentiles are exact to 0.1 %. The
+//! histogram stores nanoseconds, but reports have microseconds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
 
-/// Longest time: longer ones count as an hour.
+/// Longest recorded time. A longer time counts as an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -48,7 +48,7 @@ impl Latency {
     /// An empty histogram.
     ///
     /// # Errors
-    /// None in practice: the bounds are constants that the histogram accepts.
+    /// This does not fail in practice: the bounds are constants that the histogram accepts.
     pub fn new() -> Result<Self, LoadError> {
         Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS)
             .map(Self)
@@ -78,7 +78,7 @@ impl Latency {
         us(self.0.value_at_quantile(share).min(self.0.max()))
     }
 
-    /// The percentiles in reports.
+    /// The percentiles that reports contain.
     #[must_use]
     pub fn summary(&self) -> LatencySummary {
         if self.0.is_empty() {
@@ -98,7 +98,7 @@ impl Latency {
         }
     }
 
-    /// The histogram in HdrHistogram's V2 compressed encoding, as base64; unit: nanoseconds.
+    /// The histogram in HdrHistogram's V2 compressed encoding, as base64. Its unit is nanoseconds.
     ///
     /// # Errors
     /// The encoder failed.

@@ -1,5 +1,5 @@
-//! Limits of the machine, checked before the run. A load that reaches a limit would measure it
-//! instead of the server.
+//! Limits of the machine, checked before the run. A load that reached a limit would measure the
+//! limit instead of the server.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -9,11 +9,11 @@ use perpacket_linux::{affinity, descriptors};
 use crate::error::LoadError;
 use crate::sources::SourceAddresses;
 
-/// File descriptors besides the connections: standard streams, files, epoll.
+/// Number of file descriptors that are not connections: standard streams, files, epoll.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// First and last port that the kernel assigns to clients.
 const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-/// Number of these ports by default.
+/// Number of ports in the kernel's default range.
 const DEFAULT_PORTS: u64 = 28_232;
 
 /// Raises the limit of open files if necessary.
@@ -34,7 +34,7 @@ pub(crate) fn ensure_descriptors(connections: u64) -> Result<(), LoadError> {
     })
 }
 
-/// Checks that the ports are enough for the connections to one address and port.
+/// Checks that there are enough ports for the connections to one address and port.
 pub(crate) fn check_ports(
     connections: u64,
     sources: &SourceAddresses,

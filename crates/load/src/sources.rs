@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Most addresses of a range: those of a /16.
+/// Maximum number of addresses in a range. A /16 network has that many.
 const RANGE_LIMIT: u128 = 65_536;
 
-/// A range of source addresses. Without one, the kernel chooses.
+/// A range of source addresses. If there is none, the kernel chooses the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceAddresses(Option<(IpAddr, u32)>);
 
@@ -17,7 +17,8 @@ pub struct SourceAddresses(Option<(IpAddr, u32)>);
 pub struct SourceError(String);
 
 impl SourceAddresses {
-    /// The address of connection `index`, from 0. Connections use the range in turn.
+    /// The address of connection `index`, which counts from 0. Connections use the addresses of the
+    /// range in order, and then from the start again.
     #[must_use]
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         let (first, count) = self.0?;
@@ -34,7 +35,7 @@ impl SourceAddresses {
         self.0.map_or(1, |(_, count)| u64::from(count))
     }
 
-    /// Whether the kernel chooses.
+    /// Whether the kernel chooses the address.
     #[must_use]
     pub fn is_unset(&self) -> bool {
         self.0.is_none()

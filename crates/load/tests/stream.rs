@@ -13,7 +13,7 @@ use std::time::Duration;
 use perpacket_load::LoadError;
 use perpacket_load::stream::{Direction, FarEnd, FarEndReport, Report, Settings, run, serve};
 
-/// A far end in a thread, until it is stopped.
+/// A far end that runs in a thread until the test stops it.
 struct Far {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -72,8 +72,8 @@ fn the_rate_of_all_connections_is_right_in_both_directions() {
             warmup: Duration::from_millis(200),
             ..settings(&far, 20)
         });
-        // A busy machine may send less, but never more: a delayed sender catches up on at most 0.1
-        // s.
+        // A busy machine may send less, but never more, because a delayed sender catches up on at
+        // most 0.1 s.
         assert!(
             report.bytes > 0 && report.goodput_bps < 1.2 * 40e6,
             "{report:?}"
@@ -129,7 +129,7 @@ fn two_thousand_connections_are_opened_and_served() {
         "{}",
         report.goodput_bps
     );
-    // The far end ends by itself after the connections have closed.
+    // The far end exits after the connections have closed.
     let ended = far.thread.join().unwrap();
     assert_eq!(ended.connections, 2048);
 }
@@ -190,7 +190,7 @@ fn an_end_that_arrives_with_the_last_bytes_is_noticed() {
     words.resize(24 + BYTES, 0);
     stream.write_all(&words).unwrap();
     drop(stream);
-    // A far end that misses the end would wait for ever. Then the test stops it and fails.
+    // A far end that misses the end would wait for ever. The test would then stop it and fail.
     let (stop, waited) = (Arc::clone(&far.stop), Arc::new(AtomicBool::new(false)));
     let was_stopped = Arc::clone(&waited);
     let (over, is_over) = mpsc::channel::<()>();

@@ -18,7 +18,7 @@ struct Server {
     address: SocketAddr,
     certificate: String,
     resumed: Arc<AtomicU64>,
-    /// Connections with TLS 1.2.
+    /// Number of connections with TLS 1.2.
     old: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }

@@ -6,7 +6,8 @@
 //! | `server` | `serve media`: five ways to bring media from the disk to the sender |
 //! | `client` | `load media`: thousands of clients on one event loop |
 //!
-//! The server and the client share nothing but `wire`, so that neither hides a fault of the other.
+//! The server and the client share only `wire`, so that a fault of one cannot hide a fault of the
+//! other.
 
 #![forbid(unsafe_code)]
 

@@ -6,9 +6,10 @@
 //!
 //! # Results
 //!
-//! Million accesses a second; the best median of three runs of 20 samples, one core of an AMD EPYC
-//! (Zen 4 class) 2-core VM, rustc 1.95, other work on the machine at the same time. When
-//! both cores are busy, all figures are up to a third lower.
+//! The figures are millions of accesses a second: the best median of three runs of 20 samples. They
+//! were measured on one core of an AMD EPYC (Zen 4 class) 2-core VM with rustc 1.95, with other
+//! work on the machine at the same time. When both cores are busy, all figures are up to a third
+//! lower.
 //!
 //! | benchmark | M/s | misses per access, L1 and L2 |
 //! |---|---|---|
@@ -23,9 +24,10 @@
 //! | `packets_2048_once_each` | 75 | 0.713, 0.192 |
 //! | `packets_2048_prefetching`: a prefetch 16 lines ahead with each access | 40 | 0.001, 0 |
 //!
-//! These figures are of a version whose sets were all in most-recent-first order. In sets of 16 ways,
-//! lines now stay in place (`ordered.rs`), and [`Hierarchy::access_all`] accesses many lines at once.
-//! The simulator's `benches/engine.rs` has the effect of both on whole simulations.
+//! These figures are of a version in which the lines of every set were in most-recent-first order.
+//! In sets of 16 ways, lines now do not move (`ordered.rs`), and [`Hierarchy::access_all`] accesses
+//! many lines at once. The simulator's `benches/engine.rs` has the effect of both on whole
+//! simulations.
 //!
 //! # Where the time goes
 //!
@@ -81,7 +83,7 @@ fn uniform(lines: u32) -> Vec<Line> {
         .collect()
 }
 
-/// Every line below `lines` in turn.
+/// Every line below `lines`, in order, again and again.
 fn cyclic(lines: u32) -> Vec<Line> {
     (0..lines).cycle().take(ACCESSES).map(Line).collect()
 }
@@ -117,7 +119,7 @@ fn replay(hierarchy: &mut Hierarchy, lines: &[Line]) -> u64 {
     now
 }
 
-/// For a caller that knows the lines of an operation in advance.
+/// The replay of a caller that knows the lines of an operation in advance.
 fn replay_at_once(hierarchy: &mut Hierarchy, lines: &[Line]) -> u64 {
     const LINES_OF_AN_OPERATION: usize = 9;
     let mut now = 0;

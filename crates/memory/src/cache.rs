@@ -2,13 +2,13 @@
 
 use crate::{Line, parameters::CacheShape};
 
-/// The lines of one cache, set after set, each set with the most recently used line first.
+/// The lines of one cache, set after set. In each set, the most recently used line is first.
 ///
 /// Empty ways contain [`Line::EMPTY`] and are always the last of their set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cache {
     ways: usize,
-    /// Number of sets less one; their number is a power of two.
+    /// Number of sets minus one. The number of sets is a power of two.
     set_mask: u32,
     lines: Box<[Line]>,
 }
@@ -39,8 +39,8 @@ impl Cache {
         &mut self.lines[first..first + self.ways]
     }
 
-    /// Makes `line` the most recently used of its set if it is one of the two most recently used
-    /// already; returns whether it is.
+    /// If `line` is one of the two most recently used lines of its set, makes it the most recently
+    /// used one. Returns whether it is one of the two.
     #[inline]
     pub(crate) fn promote_from_first_two(&mut self, line: Line) -> bool {
         let [first, second, ..] = self.set_mut(line) else {
@@ -49,7 +49,7 @@ impl Cache {
         promote_from_pair(first, second, line)
     }
 
-    /// The cache as pairs, if its sets have two ways.
+    /// The cache as [`Pairs`], if its sets have two ways.
     #[inline]
     pub(crate) fn pairs(&mut self) -> Option<Pairs<'_>> {
         (self.ways == 2).then_some(Pairs {
@@ -57,13 +57,14 @@ impl Cache {
         })
     }
 
-    /// Whether `line` is here; changes nothing.
+    /// Whether the cache contains `line`. Changes nothing.
     #[inline]
     pub(crate) fn contains(&self, line: Line) -> bool {
         self.set(line).contains(&line)
     }
 
-    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
+    /// If the cache contains `line`, makes it the most recently used line of its set. Returns
+    /// whether it does.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let set = self.set_mut(line);
@@ -74,8 +75,8 @@ impl Cache {
         found
     }
 
-    /// Inserts a `line` that is not here as the most recently used of its set; returns the line
-    /// that it evicts.
+    /// Inserts a `line` that the cache does not contain, as the most recently used line of its set.
+    /// Returns the evicted line.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
         let set = self.set_mut(line);
@@ -87,7 +88,7 @@ impl Cache {
         (evicted != Line::EMPTY).then_some(evicted)
     }
 
-    /// Removes `line` if it is here; returns whether it was.
+    /// Removes `line` if the cache contains it. Returns whether it did.
     #[inline]
     pub(crate) fn remove(&mut self, line: Line) -> bool {
         let set = self.set_mut(line);
@@ -105,7 +106,7 @@ impl Cache {
     }
 }
 
-/// A cache whose sets have two ways, each with the most recently used line first.
+/// A cache whose sets have two ways. In each set, the most recently used line is first.
 pub(crate) struct Pairs<'a> {
     sets: &'a mut [[Line; 2]],
 }
@@ -117,21 +118,22 @@ impl Pairs<'_> {
         &mut self.sets[index]
     }
 
-    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
+    /// If the cache contains `line`, makes it the most recently used line of its set. Returns
+    /// whether it does.
     #[inline(always)]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let [first, second] = self.set_mut(line);
         promote_from_pair(first, second, line)
     }
 
-    /// Inserts a `line` that is not here as the most recently used of its set.
+    /// Inserts a `line` that the cache does not contain, as the most recently used line of its set.
     #[inline(always)]
     pub(crate) fn insert(&mut self, line: Line) {
         let set = self.set_mut(line);
         *set = [line, set[0]];
     }
 
-    /// Removes `line` if it is here.
+    /// Removes `line` if the cache contains it.
     #[inline(always)]
     pub(crate) fn remove(&mut self, line: Line) {
         let set = self.set_mut(line);
@@ -143,11 +145,11 @@ impl Pairs<'_> {
     }
 }
 
-/// Makes `line` the first of the two if it is either; returns whether it is.
+/// If `line` is one of the two lines, makes it the first. Returns whether it is one of them.
 ///
-/// There is no branch, because it would often be mispredicted. The product of the differences is
-/// zero if either line matches, and the exclusive or of both lines and `line` is then the other
-/// line.
+/// There is no branch, because it would often be mispredicted. If one of the two lines matches, the
+/// product of the differences is zero. The exclusive or of `first`, `second` and `line` is then the
+/// line that does not match.
 #[inline(always)]
 fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     let differs = u64::from(first.0 ^ line.0) * u64::from(second.0 ^ line.0);
@@ -158,8 +160,9 @@ fn promote_from_pair(first: &mut Line, second: &mut Line, line: Line) -> bool {
     differs == 0
 }
 
-/// Puts `line` first and moves the lines before its old way back by one, or all lines if it was
-/// absent. Returns the overwritten line, which is `line` itself if it was in the set.
+/// Puts `line` into the first way of a set. The lines before its old way move back by one way. If
+/// `line` was absent, all lines move back. Returns the overwritten line, which is `line` itself if
+/// it was in the set.
 #[inline]
 fn move_to_front(set: &mut [Line], line: Line) -> Line {
     let mut moving = line;

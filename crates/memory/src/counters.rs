@@ -5,16 +5,17 @@ use crate::MAX_LEVELS;
 /// Counts since the hierarchy was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Demand accesses by the level that answered, as in [`Access::level`](crate::Access::level):
-    /// index 0 is the first level, the index after the last level is DRAM.
+    /// Demand accesses by the level that answered, as in [`Access::level`](crate::Access::level).
+    /// Index 0 is the first level, and the index after the last level is DRAM.
     pub answered: [u64; MAX_LEVELS + 1],
     /// Cycles that demand accesses stalled.
     pub stall_cycles: u64,
-    /// Demand accesses that found a line still on its way and waited for the rest.
+    /// Demand accesses to a prefetched line that had not arrived. They waited for the rest of the
+    /// time.
     pub late_prefetches: u64,
-    /// Software prefetches of lines that were not in the first level already.
+    /// Software prefetches of lines that were not yet in the first level.
     pub software_prefetches: u64,
-    /// Lines that next-line prefetch brought in.
+    /// Lines that next-line prefetch loaded.
     pub next_line_prefetches: u64,
     /// Calls of `invalidate` that found the line in a cache.
     pub invalidations: u64,
@@ -27,7 +28,8 @@ impl Counters {
         self.answered.iter().sum()
     }
 
-    /// Demand accesses that `level` (0 is the first) could not answer, so that a level below did.
+    /// Demand accesses that `level` (0 is the first) could not answer, so that a lower level or
+    /// DRAM answered.
     #[must_use]
     pub fn misses(&self, level: usize) -> u64 {
         self.answered.iter().skip(level + 1).sum()

@@ -4,15 +4,16 @@ use crate::DramParameters;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Dram {
-    /// Stall of a read that finds the channel free.
+    /// Stall of a read if the channel is free.
     stall_cycles: u32,
     service_cycles: u32,
-    /// When the channel has carried all requested lines.
+    /// The time at which the channel has transferred all requested lines.
     free_at: u64,
 }
 
 impl Dram {
-    /// `first_latency_cycles` of the latency are part of the processor's own rate, not a stall.
+    /// A memory with a free channel. `first_latency_cycles` of its latency belong to the
+    /// processor's own rate and are no stall.
     pub(crate) fn new(parameters: &DramParameters, first_latency_cycles: u32) -> Self {
         Self {
             stall_cycles: parameters.latency_cycles - first_latency_cycles,
@@ -21,10 +22,11 @@ impl Dram {
         }
     }
 
-    /// Reads one line at `now`; returns the cycles that a processor which needs it stalls.
+    /// Reads one line at `now`. Returns the number of cycles that a processor stalls if it needs
+    /// the line.
     ///
-    /// The channel carries one line at a time, in the order of requests. A line starts at max(now,
-    /// free at) and occupies the channel for its service time.
+    /// The channel transfers one line at a time, in the order of requests. The transfer of a line
+    /// starts at max(now, `free_at`) and occupies the channel for its service time.
     #[inline]
     pub(crate) fn read(&mut self, now: u64) -> u32 {
         if self.service_cycles == 0 {

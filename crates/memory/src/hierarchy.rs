@@ -9,11 +9,12 @@ use crate::{
 /// The result of a demand access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The level that answered: 0 is the first; the number of levels means DRAM. A line that is
-    /// still on its way counts for the level that it will be in.
+    /// The level that answered. 0 is the first level, and the number of levels is DRAM. A
+    /// prefetched line that has not arrived counts for the level that it will be in.
     pub level: u8,
-    /// Cycles for which the processor stalled, beyond the latency of the first level: that latency
-    /// is part of the processor's rate of one instruction per cycle, so a first-level hit stalls 0.
+    /// Cycles for which the processor stalled beyond the latency of the first level. That latency
+    /// is part of the processor's rate of one instruction per cycle, so a hit in the first level
+    /// stalls for 0 cycles.
     pub stall_cycles: u32,
 }
 
@@ -22,7 +23,8 @@ pub struct Access {
 pub struct Tally {
     /// Cycles for which the processor stalled.
     pub stall_cycles: u64,
-    /// Accesses that the first level could not answer, and those that the second could not either.
+    /// Accesses that the first level could not answer, and accesses that the second level could not
+    /// answer either.
     pub misses: [u64; 2],
 }
 
@@ -34,12 +36,12 @@ pub struct Hierarchy {
     first: Cache,
     /// The first level for instructions.
     instructions: Option<Cache>,
-    /// The levels below the first, from above.
+    /// The levels below the first, the highest one first.
     further: Box<[Level]>,
     policy: Policy,
     /// Stall of a hit in each level.
     hit_stall_cycles: [u32; MAX_LEVELS],
-    /// Lines in a page less one, if next-line prefetch is on.
+    /// Number of lines in a page minus one, if next-line prefetch is on.
     next_line_page_mask: Option<u32>,
     dram: Dram,
     in_flight: InFlight,
@@ -51,7 +53,7 @@ impl Hierarchy {
     ///
     /// # Errors
     ///
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn new(parameters: &HierarchyParameters) -> Result<Self, ParameterError> {
         let shapes = parameters.shapes()?;
         let first_latency_cycles = parameters.levels[0].latency_cycles;
@@ -74,8 +76,8 @@ impl Hierarchy {
         })
     }
 
-    /// Adds a cache for instructions beside the first level; fetches that it cannot answer go to the
-    /// levels below. Lines have 64 bytes.
+    /// Adds a cache for instructions beside the first level. Fetches that it cannot answer go to
+    /// the lower levels. Lines must have 64 bytes.
     ///
     /// # Errors
     ///
@@ -92,9 +94,9 @@ impl Hierarchy {
         Ok(self)
     }
 
-    /// One demand access, read or write, to `line` at `now`.
+    /// Performs one demand access, read or write, to `line` at `now`.
     ///
-    /// Afterwards the line is the most recently used of its first-level set.
+    /// Afterwards, `line` is the most recently used line of its first-level set.
     #[inline]
     pub fn access(&mut self, line: Line, now: u64) -> Access {
         debug_assert_ne!(line, Line::EMPTY, "line number reserved for empty ways");
@@ -108,8 +110,8 @@ impl Hierarchy {
         self.access_further(line, now)
     }
 
-    /// A fetch of instructions in `line` at `now`: as [`access`](Self::access), but through the
-    /// instruction cache. Without one it is free.
+    /// Fetches instructions in `line` at `now`. This is an [`access`](Self::access) through the
+    /// instruction cache. Without an instruction cache, a fetch has no cost.
     pub fn fetch(&mut self, line: Line, now: u64) -> Access {
         let Some(instructions) = &mut self.instructions else {
             return Access {
@@ -125,11 +127,11 @@ impl Hierarchy {
         access
     }
 
-    /// Demand accesses to `lines`: the first at `now`, each other as soon as the one before it is
-    /// done.
+    /// Performs demand accesses to `lines`. The first starts at `now`, and each other starts when
+    /// the previous one is done.
     ///
-    /// The result is that of one call of [`access`](Self::access) a line; in the hierarchy of
-    /// `two_levels.rs` it takes less than half the time.
+    /// The result is the same as with one call of [`access`](Self::access) for each line. In the
+    /// hierarchy of `two_levels.rs`, this function needs less than half the time.
     #[inline(never)]
     pub fn access_all(&mut self, lines: &[Line], now: u64) -> Tally {
         if let Some(two_levels) = self.two_levels(now) {
@@ -145,7 +147,8 @@ impl Hierarchy {
         tally
     }
 
-    /// The hierarchy as the one of `two_levels.rs`, if it has that form and no prefetch is under way.
+    /// The hierarchy in the form of `two_levels.rs`, if it has that form and no prefetch is under
+    /// way.
     #[inline]
     fn two_levels(&mut self, now: u64) -> Option<TwoLevels<'_>> {
         if self.policy != Policy::Inclusive || !self.in_flight.all_arrived(now) {
@@ -189,8 +192,8 @@ impl Hierarchy {
 
     /// Requests a `line` at `now` without waiting for it.
     ///
-    /// The line enters the caches as if accessed. It arrives when it would arrive for a demand
-    /// access at `now`. An access before that waits for the rest of the time. A software prefetch
+    /// The line enters the caches as if it were accessed. It arrives at the time at which it would
+    /// arrive for a demand access at `now`. An earlier access waits until then. A software prefetch
     /// starts no next-line prefetch.
     pub fn prefetch(&mut self, line: Line, now: u64) {
         debug_assert_ne!(line, Line::EMPTY, "line number reserved for empty ways");
@@ -213,7 +216,7 @@ impl Hierarchy {
         self.counters.invalidations += u64::from(found);
     }
 
-    /// Whether `level` (0 is the first) contains `line`; changes nothing.
+    /// Whether `level` (0 is the first) contains `line`. Changes nothing.
     #[must_use]
     pub fn contains(&self, level: usize, line: Line) -> bool {
         match level.checked_sub(1) {
@@ -228,7 +231,7 @@ impl Hierarchy {
         self.counters
     }
 
-    /// Stall of an access at `now` that `level` answers; a read from DRAM waits for the channel.
+    /// Stall of an access at `now` that `level` answers. A read from DRAM waits for the channel.
     #[inline]
     fn stall_cycles(&mut self, level: usize, now: u64) -> u32 {
         if level > self.further.len() {
@@ -238,8 +241,8 @@ impl Hierarchy {
         }
     }
 
-    /// Brings `line` to the front of its first-level set; returns the level that had it, which is
-    /// the number of levels if none had.
+    /// Moves `line` to the front of its first-level set. Returns the level that contained the line,
+    /// or the number of levels if none did.
     #[inline]
     fn bring(&mut self, line: Line) -> usize {
         match self.policy {
@@ -249,7 +252,8 @@ impl Hierarchy {
         }
     }
 
-    /// Moves `line` from the level that has it to the first; each level's victim moves down by one.
+    /// Moves `line` from the level that contains it to the first level. The line that a level
+    /// evicts moves down by one level.
     #[inline]
     fn move_up(&mut self, line: Line) -> usize {
         if self.first.promote(line) {
@@ -264,8 +268,8 @@ impl Hierarchy {
         found.unwrap_or(self.further.len()) + 1
     }
 
-    /// Copies `line` from the level that has it into those above, the lowest first, as the line
-    /// passes them. An inclusive level's victims leave the levels above it too.
+    /// Copies `line` from the level that contains it into all levels above, the lowest first. A
+    /// line that an inclusive level evicts leaves the levels above too.
     #[inline]
     fn fill_up<const INCLUSIVE: bool>(&mut self, line: Line) -> usize {
         if self.first.promote(line) {
@@ -286,7 +290,7 @@ impl Hierarchy {
         found + 1
     }
 
-    /// Removes the line that `further[level]` has `evicted` from the levels above it.
+    /// Removes `evicted`, which `further[level]` has evicted, from the levels above that level.
     #[inline]
     fn purge_above(&mut self, level: usize, evicted: Option<Line>) {
         if let Some(victim) = evicted {
@@ -297,22 +301,22 @@ impl Hierarchy {
         }
     }
 
-    /// Brings the line after `line` into the last level, after a demand access that DRAM answered.
+    /// Loads the line after `line` into the last level, after a demand access that DRAM answered.
     ///
-    /// It can be used at once: DRAM streams it right behind the line the processor is waiting for
-    /// (and the channel is busy with both).
+    /// The line can be used at once, because DRAM transfers it directly after the line for which
+    /// the processor waits. The channel is busy with both.
     #[inline(never)]
     fn prefetch_next_line(&mut self, line: Line, now: u64) {
         let Some(page_mask) = self.next_line_page_mask else {
             return;
         };
-        // The reserved number is the last one, so a line that may be accessed has a successor.
+        // The highest number is reserved, so a line that may be accessed has a successor.
         let next = Line(line.0 + 1);
         if next.0 & page_mask == 0 || next == Line::EMPTY {
             return;
         }
         let last = self.further.len();
-        // An exclusive hierarchy has a line in one level only.
+        // In an exclusive hierarchy, a line is in one level only.
         let first_of_interest = match self.policy {
             Policy::Exclusive => 0,
             Policy::Inclusive | Policy::NonInclusive => last,

@@ -1,19 +1,19 @@
 //! Lines of software prefetches that may not have arrived yet.
 //!
-//! A prefetched line enters the caches at once; this table has the time from which it can be used.
-//! The table is read only while a line is on its way, so without software prefetch it costs one
-//! comparison per access.
+//! A prefetched line enters the caches at once. This table has the time from which the line can be
+//! used. The table is read only while a line has not arrived, so without software prefetch it costs
+//! one comparison per access.
 
 use crate::Line;
 use rustc_hash::FxHashMap;
 
-/// Lines in the table before those that have arrived are removed.
+/// If the table has more lines than this, the lines that have arrived are removed.
 const SWEEP_ABOVE: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     arrives_at: FxHashMap<Line, u64>,
-    /// When the last of them arrives.
+    /// Time at which the last of the lines arrives.
     all_arrived_at: u64,
     sweep_above: usize,
 }
@@ -33,12 +33,12 @@ impl InFlight {
         now >= self.all_arrived_at
     }
 
-    /// Records that `line` can be used without a stall from `arrives_at` on, or from the arrival of an
-    /// earlier prefetch if that is later.
+    /// Records that `line` can be used without a stall from `arrives_at` on. If an earlier prefetch
+    /// of the line arrives later than that, its arrival counts.
     pub(crate) fn insert(&mut self, line: Line, arrives_at: u64, now: u64) {
         if self.arrives_at.len() >= self.sweep_above {
             self.arrives_at.retain(|_, arrives_at| *arrives_at > now);
-            // Doubling the limit keeps the mean cost of a prefetch constant.
+            // Doubling the limit makes the mean cost of a prefetch constant.
             self.sweep_above = SWEEP_ABOVE.max(2 * self.arrives_at.len());
         }
         let noted = self.arrives_at.entry(line).or_insert(arrives_at);
@@ -46,8 +46,8 @@ impl InFlight {
         self.all_arrived_at = self.all_arrived_at.max(arrives_at);
     }
 
-    /// Cycles from `now` until `line` arrives, 0 if it is not on its way. Removes the line, because
-    /// the caller waits for it.
+    /// Cycles from `now` until `line` arrives, or 0 if it is not in the table. Removes the line,
+    /// because the caller waits for it.
     #[inline(never)]
     pub(crate) fn wait_for(&mut self, line: Line, now: u64) -> u32 {
         let Some(arrives_at) = self.arrives_at.remove(&line) else {

@@ -1,4 +1,4 @@
-//! One level of caches below the first, in whichever form suits its number of ways.
+//! One level of caches below the first. The number of ways determines its data structure.
 
 use crate::{
     Line,
@@ -10,13 +10,13 @@ use crate::{
 /// A level below the first.
 #[derive(Clone, Debug)]
 pub(crate) enum Level {
-    /// 16 ways, the usual number.
+    /// A cache of 16 ways, the usual number.
     Ordered(OrderedCache),
-    /// Any other number of ways.
+    /// A cache with another number of ways.
     Listed(Cache),
 }
 
-/// Calls the same method of whichever cache a level is.
+/// Calls a method of the cache, whichever kind the cache has.
 macro_rules! either {
     ($level:ident, $cache:ident => $call:expr) => {
         match $level {
@@ -35,26 +35,27 @@ impl Level {
         }
     }
 
-    /// Whether `line` is here; changes nothing.
+    /// Whether the level contains `line`. Changes nothing.
     #[inline]
     pub(crate) fn contains(&self, line: Line) -> bool {
         either!(self, cache => cache.contains(line))
     }
 
-    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
+    /// If the level contains `line`, makes it the most recently used line of its set. Returns
+    /// whether it does.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         either!(self, cache => cache.promote(line))
     }
 
-    /// Inserts a `line` that is not here as the most recently used of its set; returns the line
-    /// that it evicts.
+    /// Inserts a `line` that the level does not contain, as the most recently used line of its set.
+    /// Returns the evicted line.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
         either!(self, cache => cache.insert(line))
     }
 
-    /// Removes `line` if it is here; returns whether it was.
+    /// Removes `line` if the level contains it. Returns whether it did.
     #[inline]
     pub(crate) fn remove(&mut self, line: Line) -> bool {
         either!(self, cache => cache.remove(line))

@@ -1,26 +1,27 @@
 //! A simulated memory hierarchy: set-associative caches in front of DRAM.
 //!
-//! The simulator accesses the cache lines of a network stack in a [`Hierarchy`], one
-//! [`access`](Hierarchy::access) each. The result is the level that answered and the stall of the
-//! processor. This crate depends on no other crate of perpacket, reads no clock and draws no
-//! random number: the caller passes the time in, so equal calls return equal results.
+//! The simulator accesses the cache lines of a network stack in a [`Hierarchy`], with one
+//! [`access`](Hierarchy::access) for each line. The result is the level that answered and the stall
+//! of the processor. This crate depends on no other crate of perpacket, reads no clock and draws no
+//! random number. The caller passes the time, so equal calls return equal results.
 //!
 //! # What is modelled
 //!
-//! - One to three levels of caches, each of any size, ways and latency as long as the number of
-//!   sets is a power of two; least-recently-used replacement within each set.
+//! - One to three levels of caches. Size, ways and latency of each may have any value for which the
+//!   number of sets is a power of two. Replacement within a set is least-recently-used.
 //! - Levels that are inclusive, exclusive or independent ([`Policy`]).
-//! - Next-line prefetch: a demand access that DRAM must answer also brings the following line into
-//!   the last level, unless that line lies in another 4 KiB page. The neighbour is usable as soon
-//!   as the demanded line is.
-//! - An instruction cache beside the first level ([`Hierarchy::fetch`]), over exclusive or
-//!   independent levels.
-//! - Software [`prefetch`](Hierarchy::prefetch) with a lead time: an access that comes before the
-//!   line has arrived waits for the rest.
+//! - Next-line prefetch: a demand access that DRAM answers also loads the next line into the last
+//!   level, unless that line lies in another 4 KiB page. The next line can be used as soon as the
+//!   demanded line.
+//! - An instruction cache beside the first level ([`Hierarchy::fetch`]), if the levels are
+//!   exclusive or independent.
+//! - Software [`prefetch`](Hierarchy::prefetch) with a lead time: an access before the line has
+//!   arrived waits until it arrives.
 //! - [`invalidate`](Hierarchy::invalidate), for a device that writes to memory.
-//! - [`Split`]: separate instruction and data caches in front of several second levels in one pass,
-//!   without times; [`TranslationBuffer`]s; a [`Filter`] that drops accesses without effect.
-//! - DRAM latency and, as an option, a single channel that each line keeps busy for a while.
+//! - [`Split`]: separate instruction and data caches in front of several second levels, simulated
+//!   in one pass and without times. [`TranslationBuffer`]s. A [`Filter`] that drops accesses
+//!   without effect.
+//! - DRAM latency and, as an option, a single channel that each line occupies for some time.
 //!
 //! # What is not modelled
 //!
@@ -37,13 +38,13 @@
 //!
 //! # Where the time goes
 //!
-//! A third to a half of the accesses of a network stack miss the first level, and half of those the
-//! second; a hit in the first level is one comparison with both ways of a set, without a branch,
-//! which would often be mispredicted. A set of the first level is an array of 32-bit line numbers,
-//! the most recently used first, so no line has a time stamp. In a set of 16 ways below the first
-//! level, lines do not move, and one word has the order of the ways. A caller that knows several
-//! lines in advance passes them to [`Hierarchy::access_all`], which runs the most usual hierarchy
-//! in one loop. `benches/access.rs` has the figures.
+//! A third to a half of the accesses of a network stack miss the first level, and half of these
+//! also miss the second. So a branch on a first-level hit would often be mispredicted. Instead, one
+//! comparison without a branch covers both ways of a set. A set of the first level is an array of
+//! 32-bit line numbers, the most recently used first, so lines need no time stamps. In a set of 16
+//! ways below the first level, lines do not move, and one word stores the order of the ways. A
+//! caller that knows several lines in advance passes them to [`Hierarchy::access_all`], which runs
+//! the most usual hierarchy in one loop. `benches/access.rs` has the figures.
 
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 
 /// A cache line: its address divided by the size of a line.
 ///
-/// 32 bits of 64-byte lines span 256 GiB. The number `u32::MAX` is reserved: it marks an empty way
-/// inside the caches and must not be accessed.
+/// 32-bit numbers of 64-byte lines cover 256 GiB. The number `u32::MAX` is reserved. It marks an
+/// empty way inside the caches and must not be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u32);
 
@@ -11,8 +11,8 @@ impl Line {
     /// The content of an empty way.
     pub(crate) const EMPTY: Self = Self(u32::MAX);
 
-    /// The line of the byte at `address`, with lines of `line_bytes` bytes; `None` if
-    /// `line_bytes` is zero or the address lies beyond the lines that 32 bits can number.
+    /// The line of the byte at `address`, with lines of `line_bytes` bytes. `None` if `line_bytes`
+    /// is zero, or if the number of the line needs more than 32 bits.
     #[must_use]
     pub fn of_address(address: u64, line_bytes: u32) -> Option<Self> {
         let number = address.checked_div(u64::from(line_bytes))?;

@@ -1,43 +1,43 @@
-//! A set-associative cache of 16 ways whose lines stay where they are.
+//! A set-associative cache of 16 ways whose lines do not move.
 //!
 //! In levels below the first, most hits are to lines that were not used recently. Moving such a
 //! line to the front of its set would cost more than finding it. So a line stays in its way until
 //! it is evicted, and only the order of the ways changes. The order is one word of 16 numbers of
 //! four bits each. Replacing the least recently used line rotates that word. A search first
-//! compares hashes of eight bits, eight in a word, and then compares only the lines whose hash
-//! matches. In one search of 16 for an absent line, the hash of another line matches. The orders
-//! and hashes of a cache of 1 MiB use 24 KiB, which fit in the first-level cache of the machine
-//! that runs the simulation.
+//! compares hashes of eight bits, eight hashes in a word. It then compares only the lines whose
+//! hash matches. In one of 16 searches for an absent line, the hash of another line matches. The
+//! orders and hashes of a cache of 1 MiB use 24 KiB, which fits into the first-level cache of the
+//! machine that runs the simulation.
 
 use crate::Line;
 
-/// Ways of a set, which is the number of four-bit numbers in a word.
+/// Number of ways of a set. A word has this many four-bit numbers.
 pub(crate) const WAYS: usize = 16;
 
 /// Bits of one number in an order.
 const WAY_BITS: u32 = 4;
 /// All bits of one number.
 const WAY_MASK: u64 = 0xF;
-/// One in each number of an order.
+/// A word with one in each number of an order.
 const WAY_ONES: u64 = 0x1111_1111_1111_1111;
-/// Every way once, in any order.
+/// The initial order: every way once. Any permutation would do.
 const FIRST_ORDER: u64 = 0xFEDC_BA98_7654_3210;
 
 /// Bits of one hash.
 const HASH_BITS: u32 = 8;
-/// One in each hash of a word.
+/// A word with one in each hash.
 const HASH_ONES: u64 = 0x0101_0101_0101_0101;
 
 /// The data of a set that searches and replacements use.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Hashes of the lines: of even ways in the first word, of odd ways in the second.
+    /// Hashes of the lines. Even ways are in the first word, odd ways in the second.
     hashes: [u64; 2],
-    /// The numbers of the ways, that of the most recently used in the lowest bits.
+    /// The numbers of the ways. The most recently used way is in the lowest bits.
     order: u64,
 }
 
-/// The lines of a set, way by way, in one cache line of the machine that runs the simulation.
+/// The lines of a set, by way. They are in one cache line of the machine that runs the simulation.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Lines([Line; WAYS]);
@@ -47,14 +47,14 @@ struct Lines([Line; WAYS]);
 /// Ways with [`Line::EMPTY`] are always the least recently used of their set.
 #[derive(Clone, Debug)]
 pub(crate) struct OrderedCache {
-    /// Number of sets less one; their number is a power of two.
+    /// Number of sets minus one. The number of sets is a power of two.
     set_mask: u32,
     sets: Box<[Set]>,
     lines: Box<[Lines]>,
 }
 
 impl OrderedCache {
-    /// An empty cache of `sets` sets, a power of two.
+    /// An empty cache of `sets` sets. The number must be a power of two.
     pub(crate) fn new(sets: u32) -> Self {
         let empty = Set {
             hashes: [0; 2],
@@ -79,7 +79,7 @@ impl OrderedCache {
         let [even, odd] = self.sets[index]
             .hashes
             .map(|word| zero_hashes(word ^ wanted));
-        // An even way is marked by the lowest bit of its byte, an odd way by the next bit.
+        // The lowest bit of a byte marks an even way, and the next bit marks an odd way.
         let mut marks = even | odd << 1;
         while marks != 0 {
             let bit = marks.trailing_zeros();
@@ -92,13 +92,14 @@ impl OrderedCache {
         None
     }
 
-    /// Whether `line` is here; changes nothing.
+    /// Whether the cache contains `line`. Changes nothing.
     #[inline]
     pub(crate) fn contains(&self, line: Line) -> bool {
         self.way(self.index(line), line).is_some()
     }
 
-    /// Makes `line` the most recently used of its set if it is here; returns whether it is.
+    /// If the cache contains `line`, makes it the most recently used line of its set. Returns
+    /// whether it does.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let index = self.index(line);
@@ -111,13 +112,13 @@ impl OrderedCache {
         true
     }
 
-    /// Inserts a `line` that is not here as the most recently used of its set; returns the line
-    /// that it evicts.
+    /// Inserts a `line` that the cache does not contain, as the most recently used line of its set.
+    /// Returns the evicted line.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line) -> Option<Line> {
         let index = self.index(line);
         let set = &mut self.sets[index];
-        // The least recently used way becomes the most recently used one.
+        // The least recently used way becomes the most recently used way.
         set.order = set.order.rotate_left(WAY_BITS);
         let way = (set.order & WAY_MASK) as usize;
         let word = &mut set.hashes[way % 2];
@@ -127,7 +128,7 @@ impl OrderedCache {
         (evicted != Line::EMPTY).then_some(evicted)
     }
 
-    /// Removes `line` if it is here; returns whether it was.
+    /// Removes `line` if the cache contains it. Returns whether it did.
     #[inline]
     pub(crate) fn remove(&mut self, line: Line) -> bool {
         let index = self.index(line);
@@ -150,8 +151,8 @@ fn hash(line: Line) -> u64 {
     u64::from(line.0.wrapping_mul(0x9E37_79B1) >> (u32::BITS - HASH_BITS))
 }
 
-/// Marks every hash that is zero, by its lowest bit. A hash of one directly above a zero may be
-/// marked too.
+/// Marks every hash whose value is 0 with its lowest bit. A hash with the value 1 directly above a
+/// marked hash may be marked too.
 #[inline]
 fn zero_hashes(word: u64) -> u64 {
     // Subtracting one from a zero sets its high bit, and borrows from the hash above.
@@ -161,7 +162,7 @@ fn zero_hashes(word: u64) -> u64 {
 /// Two masks of `order`: the ways used more recently than `way`, and those used less recently.
 #[inline]
 fn around(order: u64, way: u32) -> (u64, u64) {
-    // As in `zero_hashes`: the lowest number that is marked is `way`.
+    // For the same reason as in `zero_hashes`, only the lowest mark is reliable. It marks `way`.
     let differing = order ^ (WAY_ONES * u64::from(way));
     let zeros = (differing.wrapping_sub(WAY_ONES) & !differing) >> (WAY_BITS - 1) & WAY_ONES;
     let newer = (zeros & zeros.wrapping_neg()) - 1;

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The most levels of caches a hierarchy may have.
+/// Maximum number of levels of caches in a hierarchy.
 pub const MAX_LEVELS: usize = 3;
 
-/// The most lines of one cache, so that a wrong size is an error and not an allocation of
-/// gigabytes. With lines of 64 bytes, this is 1 GiB.
+/// Maximum number of lines of one cache. With the limit, a wrong size is an error instead of an
+/// allocation of gigabytes. With lines of 64 bytes, this is 1 GiB.
 const MAX_LINES: u32 = 1 << 24;
 
 /// Bytes of a page, which bounds next-line prefetch and the size of a line.
@@ -23,8 +23,8 @@ pub struct CacheParameters {
     pub size_kib: u32,
     /// Lines in a set. The number of sets, capacity / (ways * line size), must be a power of two.
     pub ways: u32,
-    /// Cycles from the processor's request until a line found in this level can be used; includes
-    /// the look-ups in the levels above.
+    /// Cycles from the processor's request until a line in this level can be used. They include the
+    /// look-ups in the levels above.
     pub latency_cycles: u32,
 }
 
@@ -32,25 +32,26 @@ pub struct CacheParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DramParameters {
-    /// Cycles from the processor's request until a line that is in no cache can be used, when
-    /// the channel is free.
+    /// Cycles from the processor's request until a line that is in no cache can be used, if the
+    /// channel is free.
     pub latency_cycles: u32,
-    /// Cycles that one line keeps the channel busy; 0 for a channel without queueing.
+    /// Cycles for which one line occupies the channel; 0 for a channel without queueing.
     #[serde(default)]
     pub service_cycles: u32,
 }
 
-/// How the contents of the levels relate.
+/// The relation between the contents of the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// Each level contains all lines of the levels above it: a line that leaves a level leaves those
-    /// above too.
+    /// Each level contains all lines of the levels above it. A line that leaves a level leaves the
+    /// levels above too.
     Inclusive,
-    /// A line is in one level only. An access moves it to the first level, an eviction moves it
-    /// down by one.
+    /// A line is in one level only. An access moves it to the first level. An eviction moves it
+    /// down by one level.
     Exclusive,
-    /// A miss fills every level above the one that answers, and each level evicts independently.
+    /// A miss copies the line into every level above the level that answers. Each level evicts
+    /// independently.
     NonInclusive,
 }
 
@@ -58,29 +59,29 @@ pub enum Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HierarchyParameters {
-    /// Bytes in a cache line, the same in all levels; a power of two from 8 to 4096.
+    /// Size of a cache line in bytes, the same in all levels. It is a power of two from 8 to 4096.
     pub line_bytes: u32,
-    /// The caches, beginning next to the processor; one to [`MAX_LEVELS`] of them. No level may
-    /// have a lower latency than the one before.
+    /// The caches, from the one nearest to the processor to the farthest. There are one to
+    /// [`MAX_LEVELS`]. No level may have a lower latency than the previous level.
     pub levels: Vec<CacheParameters>,
-    /// How the contents of the levels relate.
+    /// The relation between the contents of the levels.
     pub policy: Policy,
-    /// Whether a demand access answered by DRAM also brings the following line into the last level.
+    /// Whether a demand access that DRAM answers also loads the next line into the last level.
     #[serde(default)]
     pub next_line_prefetch: bool,
     /// Main memory.
     pub dram: DramParameters,
 }
 
-/// A parameter that is out of its range.
+/// The error of a parameter that is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{parameter} = {value} is not possible: {allowed}")]
 pub struct ParameterError {
-    /// Which parameter, by its path inside [`HierarchyParameters`], such as `levels[1].ways`.
+    /// The parameter, by its path inside [`HierarchyParameters`], such as `levels[1].ways`.
     pub parameter: String,
     /// Its value.
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -99,7 +100,7 @@ impl ParameterError {
 }
 
 impl HierarchyParameters {
-    /// Checks every parameter; returns the shape of each cache.
+    /// Checks every parameter. Returns the shape of each cache.
     pub(crate) fn shapes(&self) -> Result<Vec<CacheShape>, ParameterError> {
         let allowed_bytes = MIN_LINE_BYTES..=PAGE_BYTES;
         if !self.line_bytes.is_power_of_two() || !allowed_bytes.contains(&self.line_bytes) {
@@ -129,15 +130,15 @@ impl HierarchyParameters {
     }
 }
 
-/// Sets and ways that [`Cache`](crate::cache::Cache) can be built from: a power of two of sets, at
-/// least one way.
+/// Valid numbers of sets and ways of a [`Cache`](crate::cache::Cache): the number of sets is a
+/// power of two, and there is at least one way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheShape {
     pub(crate) sets: u32,
     pub(crate) ways: usize,
 }
 
-/// The shape of a cache, or why it cannot be built.
+/// The shape of a cache, or the reason why it cannot be built.
 pub(crate) fn shape(
     size_kib: u32,
     ways: u32,

@@ -1,7 +1,7 @@
 //! Separate first-level caches for instructions and data in front of shared second levels.
 //!
-//! The contents of the first level do not depend on the second unless the second is inclusive. So
-//! one pass over the accesses counts the misses of any number of second levels of different sizes.
+//! Unless the second level is inclusive, the contents of the first level do not depend on it. So
+//! one pass over the accesses counts the misses of many second levels of different sizes.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::{
 /// Bytes of a line.
 const LINE_BYTES: u32 = 64;
 
-/// The most second levels behind one first level: a bit each in [`Missed`].
+/// Maximum number of second levels behind one first level. Each uses a bit in [`Missed`].
 pub const MAX_SECOND_LEVELS: usize = 16;
 
 /// Size and associativity of one cache with lines of 64 bytes.
@@ -38,15 +38,15 @@ impl CacheSize {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplitParameters {
-    /// The instruction cache and the data cache each have this size.
+    /// Size of the instruction cache and of the data cache.
     pub first: CacheSize,
-    /// The second levels, each simulated as the only one behind the first. One if the policy is
-    /// [`Policy::Inclusive`], else up to [`MAX_SECOND_LEVELS`].
+    /// The second levels. Each is simulated as the only one behind the first level. With
+    /// [`Policy::Inclusive`] there is one, otherwise there are up to [`MAX_SECOND_LEVELS`].
     pub second: Vec<CacheSize>,
-    /// How the contents of the levels relate.
+    /// The relation between the contents of the levels.
     pub policy: Policy,
-    /// Whether an access that the second level cannot answer brings the following line of the same
-    /// page into the second level too.
+    /// Whether an access that the second level cannot answer also loads the next line of the same
+    /// page into the second level.
     pub next_line_prefetch: bool,
 }
 
@@ -59,7 +59,7 @@ pub enum Side {
     Data,
 }
 
-/// The caches that did not have a line.
+/// The caches that did not contain a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed(u32);
 
@@ -71,7 +71,7 @@ impl Missed {
         2 << index
     }
 
-    /// Whether every cache had the line.
+    /// Whether every cache contained the line.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -83,7 +83,7 @@ impl Missed {
         self.0 & Self::FIRST != 0
     }
 
-    /// Whether the second level of that index missed too.
+    /// Whether the second level with this index missed too.
     #[must_use]
     pub const fn second(self, index: usize) -> bool {
         self.0 & Self::second_bit(index) != 0
@@ -111,7 +111,7 @@ impl Split {
     ///
     /// # Errors
     ///
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn new(parameters: &SplitParameters) -> Result<Self, ParameterError> {
         let most = match parameters.policy {
             Policy::Inclusive => 1,
@@ -138,7 +138,8 @@ impl Split {
         })
     }
 
-    /// One access to `line`; it becomes the most recently used of its first-level set.
+    /// Performs one access to `line`. The line becomes the most recently used line of its
+    /// first-level set.
     #[inline]
     pub fn access(&mut self, side: Side, line: Line) -> Missed {
         debug_assert_ne!(line, Line::EMPTY, "line number reserved for empty ways");
@@ -163,7 +164,8 @@ impl Split {
         missed
     }
 
-    /// Moves `line` from each second level to the first, whose victim moves down.
+    /// Moves `line` from each second level to the first level. The line that the first level evicts
+    /// moves down.
     fn move_up(&mut self, side: Side, line: Line) -> Missed {
         let mut missed = Missed::FIRST;
         let victim = self.first[side as usize].insert(line);
@@ -178,7 +180,7 @@ impl Split {
         Missed(missed)
     }
 
-    /// Copies `line` into the second levels that miss it and into the first.
+    /// Copies `line` into the second levels that miss it and into the first level.
     fn fill_up(&mut self, side: Side, line: Line) -> Missed {
         let mut missed = Missed(Missed::FIRST);
         for index in 0..self.second.len() {
@@ -192,13 +194,13 @@ impl Split {
         missed
     }
 
-    /// Brings the line after `line` into the second levels that missed `line`.
+    /// Loads the line after `line` into the second levels that missed `line`.
     fn prefetch_next_line(&mut self, line: Line, missed: &mut Missed) {
         let next = Line(line.0 + 1);
         if next.0.is_multiple_of(PAGE_BYTES / LINE_BYTES) || next == Line::EMPTY {
             return;
         }
-        // An exclusive hierarchy does not copy a line that the first level has.
+        // An exclusive hierarchy does not copy a line that is in the first level.
         if self.policy == Policy::Exclusive && self.first.iter().any(|cache| cache.contains(next)) {
             return;
         }
@@ -210,7 +212,7 @@ impl Split {
         }
     }
 
-    /// Removes a line from the first level that an inclusive second level has evicted.
+    /// Removes a line from the first level, because an inclusive second level has evicted it.
     fn purge(&mut self, evicted: Option<Line>, missed: &mut Missed) {
         if self.policy != Policy::Inclusive {
             return;
@@ -233,12 +235,13 @@ impl Split {
         }
     }
 
-    /// Puts `line` into the second levels alone, because a device has written it into the cache.
+    /// Puts `line` into the second levels only, because a device has written it into the cache.
     pub fn allocate(&mut self, line: Line) {
         for cache in &mut self.first {
             cache.remove(line);
         }
-        // No mark: a filter in front is cleared at every write of a device anyway.
+        // `PURGED` is not reported, because a filter in front is cleared at every write of a device
+        // anyway.
         let mut missed = Missed::default();
         for index in 0..self.second.len() {
             let evicted = put(&mut self.second[index], line);
@@ -247,8 +250,8 @@ impl Split {
     }
 }
 
-/// Makes `line` the most recently used of its set, whether or not it is there; returns the line that
-/// it evicts.
+/// Makes `line` the most recently used line of its set, and inserts it if necessary. Returns the
+/// evicted line.
 fn put(cache: &mut Level, line: Line) -> Option<Line> {
     if cache.promote(line) {
         return None;

@@ -8,21 +8,21 @@ use crate::{
     parameters::{CacheShape, PAGE_BYTES},
 };
 
-/// The most entries of a buffer, so that a wrong size is an error.
+/// Maximum number of entries of a buffer, so that a wrong size is an error.
 const MAX_ENTRIES: u32 = 1 << 16;
 
 /// Entries and associativity of a translation look-aside buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TranslationParameters {
-    /// Translations of pages of 4 KiB.
+    /// Number of entries. Each is a translation of a page of 4 KiB.
     pub entries: u32,
     /// Entries in a set. The number of sets, entries / ways, must be a power of two.
     pub ways: u32,
 }
 
 impl TranslationParameters {
-    /// Sets of the buffer.
+    /// Number of sets of the buffer.
     ///
     /// # Errors
     ///
@@ -67,8 +67,8 @@ impl TranslationBuffer {
         })
     }
 
-    /// One access to a page of 4 KiB, by the number of a line of 64 bytes in it; returns whether the
-    /// translation was missing.
+    /// Performs one access to a page of 4 KiB. `line` is the number of a line of 64 bytes in the
+    /// page. Returns whether the translation was missing.
     #[inline]
     pub fn misses(&mut self, line: Line) -> bool {
         let page = Line(line.0 / (PAGE_BYTES / 64));

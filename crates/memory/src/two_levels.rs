@@ -1,5 +1,5 @@
-//! Sequences of accesses to the most usual hierarchy: two inclusive levels, the first of two ways,
-//! the second of 16, and no prefetch under way.
+//! Sequences of accesses to the most usual hierarchy. It has two inclusive levels, of two and of 16
+//! ways, and no prefetch is under way.
 //!
 //! An access has the effects that [`Hierarchy`](crate::Hierarchy) describes. Here the number of
 //! levels, their forms and the policy are known at compile time, which halves the instructions of
@@ -12,7 +12,7 @@ pub(crate) struct TwoLevels<'a> {
     pub(crate) second: &'a mut OrderedCache,
     /// Stall of a hit in the second level.
     pub(crate) hit_stall_cycles: u32,
-    /// Lines in a page less one; 0 without next-line prefetch.
+    /// Number of lines in a page minus one; 0 without next-line prefetch.
     pub(crate) next_line_page_mask: u32,
     pub(crate) dram: &'a mut Dram,
     pub(crate) counters: &'a mut Counters,
@@ -50,7 +50,8 @@ impl TwoLevels<'_> {
             self.fill_second(line);
             self.first.insert(line);
             tally.stall_cycles += u64::from(self.dram.read(now));
-            // Only now, because the evicted line may be in the same set of the first level.
+            // Prefetch only now, because the prefetch may evict a line in the same set of the first
+            // level.
             self.prefetch_next_line(line, now);
             return;
         }
@@ -69,7 +70,7 @@ impl TwoLevels<'_> {
         self.counters.next_line_prefetches += 1;
     }
 
-    /// Puts a line in the second level; the line that it evicts leaves the first level too.
+    /// Puts a line into the second level. The evicted line leaves the first level too.
     #[inline(always)]
     fn fill_second(&mut self, line: Line) {
         if let Some(victim) = self.second.insert(line) {

@@ -1,4 +1,4 @@
-//! The hierarchy behaves like a naive one, for random shapes and requests.
+//! Compares the hierarchy with a naive one, for random shapes and requests.
 #![allow(missing_docs, clippy::expect_used)]
 
 mod reference;
@@ -10,7 +10,8 @@ use perpacket_memory::{
 use proptest::prelude::*;
 use reference::Reference;
 
-/// Tested lines: half of them from zero up, half of them below the highest allowed number.
+/// Number of tested lines. Half of them are the lowest numbers, and half are the highest allowed
+/// numbers.
 const LINES: u32 = 96;
 
 #[derive(Clone, Debug)]
@@ -40,7 +41,8 @@ fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// A level: the logarithm of its sets, its ways, and its cycles beyond those of the level above.
+/// A level: the binary logarithm of its number of sets, its ways, and its latency in cycles beyond
+/// that of the level above.
 type Shape = (u32, u32, u32);
 
 /// One to three levels of few ways, or the two levels of the machines that the simulator has.
@@ -53,7 +55,8 @@ fn shapes() -> impl Strategy<Value = Vec<Shape>> {
     ]
 }
 
-/// Lines of 1 KiB and more make caches of a few lines possible, although sizes are in KiB.
+/// Random parameters. Lines of 1 KiB and more make caches of a few lines possible, because sizes
+/// are in KiB.
 fn parameters() -> impl Strategy<Value = HierarchyParameters> {
     (
         prop_oneof![Just(1024_u32), Just(2048), Just(4096), Just(64)],
@@ -72,7 +75,7 @@ fn parameters() -> impl Strategy<Value = HierarchyParameters> {
                 let mut latency_cycles = 0;
                 let level = |(sets_exponent, ways, further_cycles): Shape| {
                     latency_cycles += further_cycles;
-                    // At least 1 KiB, which are 16 sets of the shortest line.
+                    // A way has at least 1 KiB, which is 16 sets of the shortest line.
                     let way_bytes = (line_bytes << sets_exponent).max(1024);
                     CacheParameters {
                         size_kib: way_bytes / 1024 * ways,

@@ -3,9 +3,9 @@
 //! A small program runs once under lackey, which lists the addresses of all its data accesses, and
 //! once under cachegrind for each pair of caches. Cachegrind's levels are LRU and not inclusive, so
 //! the misses of the first level must be equal. Its last level also contains instructions, which
-//! this test does not simulate. Each instruction line there evicts one data line of its set. Every
-//! miss that this causes makes the instruction line older by one way. So before the instruction
-//! line is evicted, it causes at most as many misses as the set has ways.
+//! this test does not simulate. Each line of instructions evicts one data line of its set from the
+//! last level. Every miss that this causes moves the line of instructions one way closer to
+//! eviction. So before its eviction, it causes at most as many misses as the set has ways.
 #![allow(missing_docs, clippy::expect_used)]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
@@ -20,10 +20,11 @@ use std::process::Command;
 
 const LINE_BYTES: u32 = 64;
 
-/// Size in KiB and ways.
+/// Size in KiB, and number of ways.
 type Shape = (u32, u32);
 
-/// Small and associative; direct-mapped; like the simulated web server's, but smaller.
+/// Pairs of caches: small and associative, direct-mapped, and like the simulated web server's
+/// caches but smaller.
 const PAIRS: [(Shape, Shape); 4] = [
     ((4, 2), (64, 16)),
     ((8, 1), (32, 4)),

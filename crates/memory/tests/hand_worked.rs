@@ -1,8 +1,8 @@
 //! Sequences that are short enough to check on paper.
 //!
-//! All but one use lines of 1 KiB, a first level of 2 lines that answers in 1 cycle, a second of 3
-//! lines that answers in 10, and DRAM in 100; every level is one set, so any line may be in any
-//! way. A stall is the latency less the cycle of the first level.
+//! All but one use lines of 1 KiB. The first level has 2 lines and answers in 1 cycle, the second
+//! has 3 lines and answers in 10, and DRAM answers in 100. Every level is one set, so any line may
+//! be in any way. A stall is the latency minus the cycle of the first level.
 #![allow(missing_docs, clippy::expect_used)]
 
 use perpacket_memory::{
@@ -40,7 +40,7 @@ fn access(hierarchy: &mut Hierarchy, line: u32, now: u64) -> (u8, u32) {
     (access.level, access.stall_cycles)
 }
 
-/// Checks `table`, rows of a line and which level answers with what stall.
+/// Checks `table`. A row has a line, the level that answers and the stall.
 fn check(hierarchy: &mut Hierarchy, table: &[(u32, (u8, u32))]) {
     for (row, (line, expected)) in table.iter().enumerate() {
         let answered = access(hierarchy, *line, 0);
@@ -130,7 +130,7 @@ fn exclusive_levels_have_room_for_five_lines_together() {
     check(&mut hierarchy, &first_round);
     assert_eq!(contents(&hierarchy, 0), [4, 5]);
     assert_eq!(contents(&hierarchy, 1), [1, 2, 3]);
-    // A hit swaps: 1 moves up, 4 moves down into its place.
+    // A hit exchanges two lines: 1 moves up, and 4 moves down into its place.
     check(&mut hierarchy, &[(1, L2)]);
     assert_eq!(contents(&hierarchy, 0), [1, 5]);
     assert_eq!(contents(&hierarchy, 1), [2, 3, 4]);
@@ -159,7 +159,7 @@ fn the_next_line_enters_the_last_level_unless_it_is_in_another_page() {
             ..parameters(policy)
         })
         .expect("possible");
-        // Pages are 4 lines: 0 to 3, 4 to 7.
+        // A page has 4 lines: 0 to 3, and 4 to 7.
         check(
             &mut hierarchy,
             &[(2, DRAM), (3, L2), (4, DRAM), (5, L2), (5, L1)],
@@ -206,7 +206,7 @@ fn a_line_waits_while_the_channel_is_busy() {
     assert_eq!(access(&mut hierarchy, 1, 0), (2, 99), "the channel is free");
     assert_eq!(access(&mut hierarchy, 2, 10), (2, 119), "busy until 30");
     assert_eq!(access(&mut hierarchy, 3, 70), (2, 99), "free since 60");
-    // The neighbour that next-line prefetch brings occupies the channel, too.
+    // The next line, which next-line prefetch loads, occupies the channel too.
     parameters.next_line_prefetch = true;
     let mut hierarchy = Hierarchy::new(&parameters).expect("possible");
     assert_eq!(access(&mut hierarchy, 0, 0), (2, 99));

@@ -1,4 +1,4 @@
-//! Which parameters a hierarchy accepts, and the errors for others.
+//! Tests of the parameters that a hierarchy accepts, and of the errors for others.
 #![allow(missing_docs, clippy::expect_used)]
 
 use perpacket_memory::{Hierarchy, HierarchyParameters};

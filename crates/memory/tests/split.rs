@@ -1,5 +1,5 @@
-//! Several second levels in one pass, behind a filter, have the counts of naive caches one by one
-//! without a filter.
+//! Compares several second levels, simulated in one pass behind a filter, with naive caches,
+//! simulated one by one without a filter. The counts must be equal.
 #![allow(missing_docs, clippy::expect_used)]
 
 mod naive;

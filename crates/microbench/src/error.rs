@@ -1,10 +1,10 @@
-//! Why a microbenchmark fails.
+//! The reasons why a microbenchmark fails.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why a microbenchmark fails.
+/// The reason why a microbenchmark fails.
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// A setting is out of range.
@@ -36,7 +36,7 @@ pub enum BenchError {
     /// A member of the ring cannot be started.
     #[error("cannot start member {member} of the ring of {members}: {source}")]
     Member {
-        /// Its number in the ring, from 1.
+        /// Number of the member in the ring, from 1.
         member: usize,
         /// Members of the ring.
         members: usize,
@@ -52,7 +52,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// The error of a mapping of `bytes` that failed.
+    /// Makes the error of a failed mapping of `bytes`, for `map_err`.
     pub(crate) fn memory(bytes: usize) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Memory { bytes, source }
     }

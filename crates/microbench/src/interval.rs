@@ -1,18 +1,20 @@
-//! How often to repeat a measurement, and the median of the repetitions with its interval.
+//! The number of repetitions of a measurement, and the median of the repetitions with its interval.
 //!
 //! An interrupt or another program can slow a repetition by any amount. So the estimate is the median
 //! and not the mean. Its interval comes from order statistics, which assume no distribution.
 
 use std::time::{Duration, Instant};
 
-/// Confidence of the intervals, as a share. Fewer than six repetitions reach less.
+/// Confidence of the intervals, as a fraction. With fewer than six repetitions the confidence is
+/// lower.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Most repetitions of one point.
-pub const MOST_REPETITIONS: usize = 256;
+/// Maximum number of repetitions of one point.
+pub const MAX_REPETITIONS: usize = 256;
 
-/// Fewest repetitions whose interval of order statistics reaches [`CONFIDENCE`].
-const LEAST_REPETITIONS: usize = 6;
+/// Smallest number of repetitions with which an interval of order statistics reaches
+/// [`CONFIDENCE`].
+const MIN_REPETITIONS: usize = 6;
 
 /// A sample median with the confidence interval of the true median.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,11 +77,11 @@ pub fn median(values: &mut [f64]) -> Option<Median> {
 pub struct Limits {
     /// Half width of an interval that is narrow enough, as a share of the median.
     pub precision: f64,
-    /// Time after which the repetitions end, with two at least.
+    /// Time after which the repetitions end. There are always at least two.
     pub time: Duration,
 }
 
-/// The repetitions of one point. Reused for all points, so that none allocates.
+/// The repetitions of one point. All points reuse them, so that none allocates memory.
 #[derive(Debug)]
 pub struct Repetitions {
     values: Vec<f64>,
@@ -88,7 +90,7 @@ pub struct Repetitions {
 impl Default for Repetitions {
     fn default() -> Self {
         Self {
-            values: Vec::with_capacity(MOST_REPETITIONS),
+            values: Vec::with_capacity(MAX_REPETITIONS),
         }
     }
 }
@@ -96,8 +98,8 @@ impl Default for Repetitions {
 impl Repetitions {
     /// Repeats `measure` until the interval of its median is narrow enough or the time is up.
     ///
-    /// The interval is computed after 6, 12, 24, ... repetitions and not after each, because frequent
-    /// checks would stop at an interval that is narrow by chance.
+    /// The interval is computed only after 6, 12, 24, ... repetitions. With a check after each
+    /// repetition, the measurement would often stop at an interval that is narrow by chance.
     ///
     /// # Errors
     /// The first error of `measure`.
@@ -108,7 +110,7 @@ impl Repetitions {
     ) -> Result<Option<Median>, E> {
         self.values.clear();
         let begin = Instant::now();
-        let mut check_at = LEAST_REPETITIONS;
+        let mut check_at = MIN_REPETITIONS;
         loop {
             self.values.push(measure()?);
             let n = self.values.len();
@@ -116,12 +118,12 @@ impl Repetitions {
             if n < check_at && !late {
                 continue;
             }
-            check_at = (2 * n).min(MOST_REPETITIONS);
+            check_at = (2 * n).min(MAX_REPETITIONS);
             let found = median(&mut self.values);
             let is_precise = found.is_some_and(|median| {
-                n >= LEAST_REPETITIONS && median.relative_half_width() <= limits.precision
+                n >= MIN_REPETITIONS && median.relative_half_width() <= limits.precision
             });
-            if is_precise || late || n >= MOST_REPETITIONS {
+            if is_precise || late || n >= MAX_REPETITIONS {
                 return Ok(found);
             }
         }
@@ -169,7 +171,7 @@ mod tests {
             odd = !odd;
             Ok::<_, Infallible>(if odd { 1.0 } else { 2.0 })
         });
-        assert_eq!(scattered.unwrap().unwrap().n, MOST_REPETITIONS);
+        assert_eq!(scattered.unwrap().unwrap().n, MAX_REPETITIONS);
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! What memory and context switches cost on this machine.
+//! Microbenchmarks of the costs of memory and context switches on this machine.
 //!
-//! Two microbenchmarks explain what a server measures. [`memory`] reports bandwidth over working set
-//! and stride, the latency of dependent loads, and the caches that it shows. [`switch`] reports the
-//! cost of a switch from one thread or process to the next.
+//! Two microbenchmarks help to explain the measurements of a server. [`memory`] reports bandwidth
+//! by working set and stride, the latency of dependent loads, and the caches that this latency
+//! shows. [`switch`] reports the cost of a switch from one thread or process to the next.
 //!
 //! Both are single loops that allocate nothing while they are timed. They report every number as a
-//! median with an interval and the count of repetitions ([`interval`]), because other work on a
-//! machine disturbs a few repetitions a lot and most of them not at all.
+//! median with an interval and the count of repetitions ([`interval`]). Other work on the machine
+//! disturbs a few repetitions a lot and most of them not at all.
 //!
-//! They follow Isa, *Memory Performance Evaluation of High Throughput
-//! Servers* (MSc thesis, KFUPM, 2003), section 4.3; the memory surface is the extended copy
-//! transfer characterization of Stricker and Gross (HPCA 1997).
+//! They follow Isa, *Memory Performance Evaluation of High Throughput Servers* (MSc thesis, KFUPM,
+//! 2003), section 4.3. The memory surface is the extended copy transfer characterization of
+//! Stricker and Gross (HPCA 1997).
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ pub use error::BenchError;
 
 use perpacket_linux::memory::Words;
 
-/// Private words, zero at first; with `huge`, in huge pages where the kernel has them.
+/// Private words, all zero. With `huge`, they are in huge pages if the kernel supports that.
 fn words(length: usize, huge: bool) -> Result<Words, BenchError> {
     Words::new(length, huge).map_err(BenchError::memory(length * size_of::<u64>()))
 }

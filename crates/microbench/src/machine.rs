@@ -1,4 +1,4 @@
-//! The machine of a result: processor, caches, page size, clock.
+//! The machine that produced a result: processor, caches, page size, clock.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,11 @@ use serde::Serialize;
 
 use crate::error::BenchError;
 
-/// Where the kernel describes its processors (Documentation/ABI/testing/sysfs-devices-system-cpu).
+/// The folder in which the kernel describes its processors
+/// (Documentation/ABI/testing/sysfs-devices-system-cpu).
 const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// Bytes of a cache line if the kernel does not report them.
+/// Size of a cache line in bytes, if the kernel does not report it.
 const USUAL_LINE_BYTES: usize = 64;
 
 /// The machine that measured.
@@ -44,7 +45,7 @@ pub struct Cache {
     pub ways: Option<u32>,
     /// Bytes in a line.
     pub line_bytes: usize,
-    /// Processors that share it, as the kernel lists them.
+    /// Processors that share the cache, in the kernel's notation.
     pub shared_cpus: String,
 }
 
@@ -55,7 +56,7 @@ pub struct Clock {
     pub name: &'static str,
     /// The kernel's clock source, such as `tsc`.
     pub source: Option<String>,
-    /// Nanoseconds for one reading: the lowest of five means.
+    /// Time of one clock reading in nanoseconds: the lowest of five means.
     pub read_ns: f64,
 }
 
@@ -165,7 +166,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Binds the thread to `cpu`; threads and processes that it starts inherit that.
+    /// Binds the thread to `cpu`. Threads and processes that it starts inherit the binding.
     ///
     /// # Errors
     /// The CPU does not exist, or this process may not use it.
@@ -179,7 +180,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // The thread could use these CPUs before, so this fails only if they are gone.
+        // The thread could use these CPUs before, so this fails only if the CPUs are gone.
         let _ = affinity::bind(&self.before);
     }
 }

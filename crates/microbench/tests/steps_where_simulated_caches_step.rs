@@ -1,7 +1,7 @@
-//! Compares the surface and the chain with a model: the caches of `perpacket-memory`, accessed in
+//! Compares the surface and the chain with a model. The caches of `perpacket-memory`, accessed in
 //! the same order, show at which working set and stride accesses begin to miss. In the published
-//! figure, bandwidth falls where the working set exceeds the 512 KB second level of a Pentium 4
-//! (Isa 2003, section 4.3.1).
+//! figure, bandwidth falls when the working set exceeds the 512 KB second level of a Pentium 4 (Isa
+//! 2003, section 4.3.1).
 
 #![expect(clippy::unwrap_used, reason = "a test may end on a slip of its own")]
 
@@ -71,7 +71,8 @@ fn at_stride_1_the_surface_steps_past_each_cache_and_nowhere_else() {
 
 #[test]
 fn past_the_caches_an_access_costs_more_up_to_a_stride_of_a_line() {
-    // 8 MiB: a column of stride 8 has more lines than the second level, so nothing is used again.
+    // In a block of 8 MiB, a column of stride 8 has more lines than the second level, so no line is
+    // used again.
     let words = (8 << 20) / WORD_BYTES;
     let line_words = LINE_BYTES / WORD_BYTES;
     let by_stride: Vec<f64> = [1, 2, 4, 8].map(|stride| cycles(words, stride)).to_vec();
@@ -85,13 +86,13 @@ fn past_the_caches_an_access_costs_more_up_to_a_stride_of_a_line() {
 
 #[test]
 fn long_strides_find_the_lines_of_the_column_before_in_the_second_level() {
-    // Stride 256 over 8 MiB: a column has 4096 lines, 256 KiB, half of the second level. But all
-    // are in every 32nd set, which would need 32 ways and has 8. So no line stays until its next
-    // access.
+    // With stride 256 over 8 MiB, a column has 4096 lines of together 256 KiB, half of the second
+    // level. But these lines map only to every 32nd set. Such a set would need 32 ways, but has 8.
+    // So no line stays until its next access.
     let words = (8 << 20) / WORD_BYTES;
     assert!((cycles(words, 256) - f64::from(LATENCY_CYCLES[2])).abs() < 0.01);
-    // Over 512 KiB a column has 256 lines, 8 in each of those sets. So the lines of the column
-    // before are still in the second level.
+    // Over 512 KiB, a column has 256 lines, 8 in each of these sets. So the lines of the previous
+    // column are still in the second level.
     assert!(cycles((512 << 10) / WORD_BYTES, 256) <= f64::from(LATENCY_CYCLES[1]));
 }
 

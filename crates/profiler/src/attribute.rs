@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use perpacket_cost::{Charge, FunctionClass, KernelSymbols, Owner, Rules, SymbolId, charge_chain};
 
-/// A call chain resolved and charged.
+/// A call chain after it was resolved and charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedStack {
-    /// What it is charged to.
+    /// The layer and kind of work to which the stack is charged.
     pub charge: Charge,
-    /// Whether it ran in an interrupt, a softirq or a kernel thread: on behalf of others than the
-    /// process that it interrupted.
+    /// Whether the stack ran in an interrupt, a softirq or a kernel thread. Such work is not
+    /// necessarily for the process that it interrupted.
     pub shared: bool,
-    /// Its functions, leaf first; `None` for an address in no function.
+    /// The functions of the stack, leaf first; `None` for an address in no function.
     pub frames: Vec<Option<SymbolId>>,
 }
 
@@ -26,7 +26,8 @@ pub struct Attributor {
 }
 
 impl Attributor {
-    /// Charges by these symbols and rules. `drivers` are the modules of network interfaces.
+    /// An attributor that uses these symbols and rules. `drivers` are the modules of network
+    /// interfaces.
     #[must_use]
     pub fn new(symbols: KernelSymbols, rules: Rules, drivers: BTreeSet<String>) -> Self {
         let classes = vec![None; symbols.len()];
@@ -56,8 +57,8 @@ impl Attributor {
             .iter()
             .enumerate()
             .map(|(depth, &address)| {
-                // A caller's address is the one after its call. If the call never returns, that may
-                // be the next function's start.
+                // The address in a caller's frame is the one after its call. If the call never
+                // returns, this address may be the start of the next function.
                 self.symbols
                     .find(address.saturating_sub(u64::from(depth > 0)))
             })

@@ -1,19 +1,20 @@
-//! Sums by name, for names that come and go: the busiest have a sum of their own, the rest share one.
+//! Sums by name, for names that come and go. The busiest names have sums of their own, and all
+//! other names share one sum.
 //!
 //! A machine may see thousands of interfaces and control groups in a month. A time series database
-//! stores a series for each name, so their number has a limit. Every amount is added exactly once,
-//! and a sum never decreases while its name has one.
+//! stores a series for each name, so their number has a limit. Every amount is added exactly once.
+//! While a name has a sum, the sum never decreases.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Rounds without work after which a name loses its sum.
+/// A name loses its sum after this many rounds without work.
 const IDLE_ROUNDS: u32 = 10;
 
-/// How many times busier a name must be to replace another. Names of nearly equal work would
-/// otherwise replace each other in every round.
-const LEAD: f64 = 2.0;
+/// A name replaces another if it is busier by this factor. With a smaller factor, names with nearly
+/// equal work would replace each other in every round.
+const REPLACEMENT_FACTOR: f64 = 2.0;
 
-/// Sums of at most a fixed number of names, and the sum of all others.
+/// The sums of a limited number of names, and the sum of all other names.
 #[derive(Clone, Debug)]
 pub struct Bounded<V> {
     limit: usize,
@@ -31,7 +32,7 @@ struct Slot<V> {
 }
 
 impl<V: Default> Bounded<V> {
-    /// No sums yet, and at most `limit` names.
+    /// Empty sums for at most `limit` names.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -42,7 +43,7 @@ impl<V: Default> Bounded<V> {
         }
     }
 
-    /// The sum of a name, to which the caller adds. `work` is the name's work in this round.
+    /// The sum of a name. The caller adds to the sum. `work` is the name's work in this round.
     pub fn entry(&mut self, name: &str, work: f64) -> &mut V {
         if !self.named.contains_key(name) {
             if self.named.len() >= self.limit {
@@ -56,8 +57,8 @@ impl<V: Default> Bounded<V> {
         &mut slot.sum
     }
 
-    /// Ends a round: idle names lose their sums, and names without one that were busier than the
-    /// least busy replace it. A new sum begins at zero.
+    /// Ends a round. Idle names lose their sums. If a name without a sum was busier than the least
+    /// busy name with a sum, it replaces that name. A new sum begins at zero.
     pub fn end_round(&mut self) {
         for slot in self.named.values_mut() {
             slot.idle_rounds = if slot.work > 0.0 {
@@ -77,7 +78,9 @@ impl<V: Default> Bounded<V> {
                     .min_by(|one, other| one.1.work.total_cmp(&other.1.work))
                     .map(|(name, slot)| (name.clone(), slot.work));
                 match least {
-                    Some((loser, least)) if work > LEAD * least => self.named.remove(&loser),
+                    Some((loser, least)) if work > REPLACEMENT_FACTOR * least => {
+                        self.named.remove(&loser)
+                    }
                     _ => break,
                 };
             }

@@ -1,4 +1,4 @@
-//! Time by module, process and function. Their names come from the machine.
+//! Time by module, process and function. These names depend on the machine.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::tally::{Code, Collector, Tally};
 /// Longest list of functions or processes.
 const TOP: usize = 12;
 
-/// The name of the kernel, the module or the file that code belongs to.
+/// The name of the kernel, the module or the file to which code belongs.
 fn module_name(collector: &Collector, code: Code) -> Option<String> {
     match code {
         Code::Kernel(number) => {
@@ -46,10 +46,10 @@ pub(crate) fn modules(passes: &Passes<'_>, collector: &Collector) -> Named<Cost>
     })
 }
 
-/// The name of user code that no rule claims.
+/// The name of user code that no rule assigns to a part.
 const UNCLAIMED: &str = "unclaimed";
 
-/// The server's user code by part of the application.
+/// The costs of the server's user code by part of the application.
 pub(crate) fn parts(passes: &Passes<'_>, collector: &Collector) -> Parts {
     let mut unclaimed: HashMap<String, f64> = HashMap::new();
     let costs = by_name(passes, |tally| {
@@ -87,7 +87,7 @@ pub(crate) fn parts(passes: &Passes<'_>, collector: &Collector) -> Parts {
     }
 }
 
-/// The part of the application that user code belongs to, if a rule lists it.
+/// The part of the application to which a rule assigns user code, if there is such a rule.
 fn part_of<'a>(
     collector: &'a Collector,
     names: &Names,
@@ -101,12 +101,12 @@ fn part_of<'a>(
         let compiled = name.and_then(|name| rules.part(Clue::Generated(name)));
         return compiled.or_else(|| rules.part(Clue::File(path)));
     }
-    // A program may contain a library, whose functions are a part of their own.
+    // A program may contain a library whose functions are a different part of the application.
     name.and_then(|name| rules.part(Clue::Function(name)))
         .or_else(|| rules.part(Clue::File(path)))
 }
 
-/// Costs by name, the largest first: `sums` returns those of one pass.
+/// Costs by name, the largest first. `sums` returns the sums of one pass.
 fn by_name(passes: &Passes<'_>, sums: impl FnMut(&Tally) -> HashMap<String, f64>) -> Named<Cost> {
     let by_name: Vec<HashMap<String, f64>> = passes
         .all
@@ -174,7 +174,8 @@ pub(crate) fn processes(passes: &Passes<'_>, collector: &Collector) -> Vec<Proce
     rows
 }
 
-/// The leaves of the stacks whose charge `chosen` accepts, by share of busy kernel time.
+/// The leaf functions of the stacks whose charge `chosen` accepts, with their share of busy kernel
+/// time.
 pub(crate) fn top_leaves(
     tally: &Tally,
     collector: &Collector,
@@ -224,7 +225,7 @@ mod tests {
     use crate::passes::PassResult;
     use crate::tally::{Detail, Server};
 
-    /// The only process whose threads a test can name is its own.
+    /// Adds a sample of this process, because a test can name only the threads of its own process.
     fn sampled(collector: &mut Collector, address: u64) {
         collector.add(&Record::Sample(Sample {
             time_ns: 0,
@@ -252,7 +253,7 @@ mod tests {
             (0x3000, "/opt/shop/shop.so"),
             (0x5000, "//anon"),
         ] {
-            // The maps of the process are read first.
+            // The first sample reads the maps of the process.
             sampled(&mut collector, start);
             collector.add(&Record::Mapped {
                 pid,

@@ -1,27 +1,28 @@
-//! Control groups: the path of each by its number, and the container or unit that it belongs to.
+//! Control groups. A number identifies each group, and a path shows the container or unit to which
+//! it belongs.
 //!
 //! The kernel numbers control groups by the inode of their folder and writes the number into each
-//! sample (`PERF_SAMPLE_CGROUP`, Linux 5.7). Paths of groups made during a profile come from its
-//! records; those of older groups are read from the file system.
+//! sample (`PERF_SAMPLE_CGROUP`, Linux 5.7). The records of a profile contain the paths of groups
+//! that were created during the profile. The paths of older groups are read from the file system.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Letters of a container's identifier: the hexadecimal digits of 256 bits.
+/// Length of a container's identifier in letters: the hexadecimal digits of 256 bits.
 const ID_LETTERS: usize = 64;
 
-/// Letters of an identifier in a name, as container programs print it.
+/// Number of letters of an identifier that a name shows. Container programs print as many.
 const SHORT_ID_LETTERS: usize = 12;
 
-/// Most groups that are read from the file system.
+/// Maximum number of groups that are read from the file system.
 const GROUP_LIMIT: usize = 50_000;
 
 /// The control groups of the hierarchy that perf events use.
 #[derive(Debug)]
 pub struct ControlGroups {
-    /// Where the hierarchy is mounted, if it is.
+    /// The mount point of the hierarchy, if it is mounted.
     root: Option<PathBuf>,
     paths: HashMap<u64, String>,
     /// Numbers that the last search did not find.
@@ -68,7 +69,7 @@ impl ControlGroups {
         self.paths.get(&number).map(String::as_str)
     }
 
-    /// Forgets the groups, so that those that still exist are read again.
+    /// Forgets all groups. Groups that still exist are then read again.
     pub fn forget(&mut self) {
         self.paths.clear();
         self.unknown.clear();
@@ -98,8 +99,8 @@ impl ControlGroups {
     }
 }
 
-/// Where the hierarchy of perf events is mounted: version 1's controller `perf_event`, else version 2
-/// (proc_pid_mountinfo(5)).
+/// The mount point of the hierarchy that perf events use. This is version 1's controller
+/// `perf_event` if it is mounted, else version 2 (proc_pid_mountinfo(5)).
 fn mount_point(mounts: &str) -> Option<PathBuf> {
     let find = |is_wanted: fn(&str, &str) -> bool| {
         mounts.lines().find_map(|line| {
@@ -116,7 +117,7 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
     find(is_first).or_else(|| find(|name, _| name == "cgroup2"))
 }
 
-/// The group of a process, for kernels that do not write it into samples.
+/// The group of a process. It is used on kernels that do not write the group into samples.
 #[must_use]
 pub fn of_process(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
@@ -130,7 +131,8 @@ pub fn of_process(pid: u32) -> Option<String> {
     find(|names| names.split(',').any(|name| name == "perf_event")).or_else(|| find(str::is_empty))
 }
 
-/// The engine and the identifier of a container whose group has this name, below `parent`.
+/// If a group with this name below `parent` is that of a container, the container's engine and
+/// identifier.
 fn container<'a>(name: &'a str, parent: &str) -> Option<(&'static str, &'a str)> {
     let stem = name.strip_suffix(".scope").unwrap_or(name);
     let (prefix, id) = stem.rsplit_once('-').unwrap_or(("", stem));
@@ -144,7 +146,8 @@ fn container<'a>(name: &'a str, parent: &str) -> Option<(&'static str, &'a str)>
         "crio" => "cri-o",
         "" if parent == "docker" => "docker",
         "" => "container",
-        // The monitor of a container, and others that are named after it.
+        // Ignore the group of a container's monitor and other groups that are named after a
+        // container.
         _ => return None,
     };
     Some((engine, id))
@@ -160,7 +163,8 @@ fn containers(path: &str) -> impl Iterator<Item = (&'static str, &str)> {
         .filter_map(|(name, parent)| container(name, parent))
 }
 
-/// The name of a group for people: its outermost container, else its innermost unit, else its path.
+/// The name of a group in reports. It is the outermost container. If there is none, it is the
+/// innermost unit, else the path.
 #[must_use]
 pub fn name(path: &str) -> String {
     if let Some((engine, id)) = containers(path).next() {
@@ -175,11 +179,11 @@ pub fn name(path: &str) -> String {
 /// Chooses control groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// A path from the root of the hierarchy, with everything below it.
+    /// A path from the root of the hierarchy. It includes all groups below the path.
     Path(String),
-    /// A systemd unit; a name without a suffix is a service.
+    /// A systemd unit. A name without a suffix is a service.
     Unit(String),
-    /// A container by its identifier or the beginning of it.
+    /// A container, by its identifier or the beginning of the identifier.
     Container(String),
 }
 
@@ -210,7 +214,7 @@ impl Selector {
         }
     }
 
-    /// A process in the chosen groups, whose network namespace is theirs.
+    /// A process in the chosen groups. The network namespace of the groups is that of this process.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         let mut found = ControlGroups::default();

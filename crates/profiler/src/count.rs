@@ -22,7 +22,7 @@ pub use interface::Interface;
 /// knows).
 pub const TICKS_PER_S: f64 = 100.0;
 
-/// The files of the counts.
+/// The files that contain the counts.
 #[derive(Debug)]
 pub struct Sources {
     devices: Source,
@@ -59,7 +59,7 @@ impl Source {
 }
 
 impl Sources {
-    /// The files of the network namespace of a process, or of the caller's.
+    /// Opens the files of a process's network namespace, or of the caller's network namespace.
     ///
     /// # Errors
     /// A file cannot be opened, or the process does not exist.
@@ -80,7 +80,7 @@ impl Sources {
         })
     }
 
-    /// Reads everything.
+    /// Reads all counts.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -114,37 +114,37 @@ pub struct Snapshot {
     softirqs: BTreeMap<String, u64>,
 }
 
-/// What announces received packets.
+/// The source that announces received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptSource {
     /// The interrupts of network interfaces.
     Interfaces,
-    /// Runs of the softirq `NET_RX`, where no interface has interrupts of its own.
+    /// Runs of the softirq `NET_RX`. They are used if no interface has interrupts of its own.
     NetRx,
 }
 
-/// Processor time by `/proc/stat`, in ticks.
+/// Processor time according to `/proc/stat`, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
     /// User, nice, system, interrupt and softirq time.
     pub busy: u64,
-    /// Idle time, with the wait for disks.
+    /// Idle time, including the time of waiting for disks.
     pub idle: u64,
     /// Time that the hypervisor stole.
     pub stolen: u64,
 }
 
-/// Where packets were dropped.
+/// Numbers of dropped packets by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drops {
-    /// By the interfaces, as they count it.
+    /// Packets dropped by the interfaces, as the interfaces count them.
     pub interfaces: u64,
-    /// From the processors' backlogs, on the whole machine.
+    /// Packets dropped from the processors' backlogs, on the whole machine.
     pub backlog: u64,
-    /// By TCP: full accept queues, full socket backlogs, full receive buffers.
+    /// Packets dropped by TCP: full accept queues, full socket backlogs, full receive buffers.
     pub tcp: u64,
-    /// By UDP: full receive and send buffers.
+    /// Packets dropped by UDP: full receive and send buffers.
     pub udp: u64,
 }
 
@@ -159,19 +159,19 @@ impl Drops {
 /// The difference of two snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    /// The counts of every window. The caller adds the requests.
+    /// The counts that every window has. The caller adds the requests.
     pub window: Window,
-    /// By interface, without those that had no traffic.
+    /// Counts by interface. Interfaces without traffic are omitted.
     pub interfaces: BTreeMap<String, Interface>,
     /// Datagrams sent and received.
     pub datagrams: Directions,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Where packets were dropped.
+    /// Dropped packets by place.
     pub drops: Drops,
     /// Softirqs by name on the chosen processors.
     pub softirqs: BTreeMap<String, u64>,
-    /// Processor time by `/proc/stat`.
+    /// Processor time according to `/proc/stat`.
     pub ticks: Ticks,
     /// Busy ticks of each processor that both snapshots have.
     pub busy_ticks: BTreeMap<usize, u64>,
@@ -186,7 +186,7 @@ const TCP_DROPS: [&str; 4] = [
 ];
 
 impl Snapshot {
-    /// Counts of interfaces alone.
+    /// A snapshot that has only counts of interfaces.
     pub(crate) fn of_interfaces(devices: BTreeMap<String, Interface>) -> Self {
         Self {
             devices,
@@ -276,8 +276,8 @@ impl Snapshot {
 }
 
 impl Activity {
-    /// What announced received packets, and how often: the interrupts of the interfaces that had
-    /// traffic, or the runs of `NET_RX` on the chosen processors.
+    /// The source that announced received packets, and its count. The source is the interrupts of
+    /// the interfaces that had traffic, or the runs of `NET_RX` on the chosen processors.
     #[must_use]
     pub fn interrupts(&self) -> (InterruptSource, u64) {
         let counts = self.interfaces.values().filter_map(|one| one.interrupts);
@@ -307,8 +307,8 @@ fn differences(
         .collect()
 }
 
-/// Parses `/proc/net/snmp` and `netstat`: a line of names, then a line of values, both with the
-/// protocol before a colon.
+/// Parses `/proc/net/snmp` and `netstat`. A line of values follows each line of names. Both lines
+/// begin with the protocol and a colon.
 fn named_pairs(text: &str) -> BTreeMap<String, u64> {
     let lines: Vec<_> = text.lines().collect();
     let mut values = BTreeMap::new();
@@ -330,7 +330,8 @@ fn named_pairs(text: &str) -> BTreeMap<String, u64> {
     values
 }
 
-/// The second column of `/proc/net/softnet_stat`: hexadecimal, one line for each processor.
+/// The sum of the second column of `/proc/net/softnet_stat`. The file has one line for each
+/// processor, with hexadecimal numbers.
 fn backlog_drops(text: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_ascii_whitespace().nth(1))
@@ -395,8 +396,8 @@ fn busy_ticks(stat: &str, cpus: &[usize]) -> BTreeMap<usize, u64> {
         .collect()
 }
 
-/// Parses `/proc/softirqs`: a line of processors, then for each softirq a line with a count for
-/// each processor.
+/// Parses `/proc/softirqs`. The first line lists the processors. The line of each softirq has a
+/// count for each processor.
 fn softirqs(text: &str, cpus: &[usize]) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let columns: Vec<bool> = lines
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_the_difference() {
+    fn the_activity_is_the_difference_of_two_snapshots() {
         let before = Snapshot::default();
         let mut after = Snapshot::default();
         after.protocols.insert("Tcp.OutSegs".to_owned(), 12);

@@ -1,4 +1,4 @@
-//! Errors of a profile: a wrong option, a machine that lacks something, or a failed run.
+//! Errors of a profile: an option is wrong, the machine lacks something, or the run failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use perpacket_cost::RuleError;
 /// An error of a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// A CPU that is not online.
+    /// A CPU is not online.
     #[error("--cpus: CPU {missing} is not online, expected CPUs of {online}")]
     Cpus {
         /// The first such CPU.
@@ -16,7 +16,7 @@ pub enum ProfileError {
         /// The CPUs that are online, as a list of ranges.
         online: String,
     },
-    /// An option out of its range.
+    /// An option is out of its range.
     #[error("--{option} {value}: expected {expected}")]
     Option {
         /// The option's name without dashes.
@@ -26,7 +26,7 @@ pub enum ProfileError {
         /// The expected values.
         expected: &'static str,
     },
-    /// A rules or event file with a mistake.
+    /// A file of rules or events has a mistake.
     #[error(transparent)]
     Rules(#[from] RuleError),
     /// A file of an option cannot be read.
@@ -36,18 +36,18 @@ pub enum ProfileError {
         option: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file that is no recording.
+    /// A file is not a recording that can be read.
     #[error("--perf {path}: {reason}")]
     Recording {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault of the file.
         reason: String,
     },
-    /// A recording of another kernel without that kernel's symbols.
+    /// The recording is of another kernel, and that kernel's symbols are missing.
     #[error(
         "--perf {path}: recorded on Linux {recorded}, but this machine runs {own}; expected --kallsyms \
          with the symbols of that kernel"
@@ -67,16 +67,16 @@ pub enum ProfileError {
     Links {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault of the file.
         reason: String,
     },
-    /// A process that does not exist.
+    /// A process does not exist.
     #[error("--pid {pid}: no such process")]
     NoProcess {
         /// The process.
         pid: u32,
     },
-    /// No control group with a process is chosen.
+    /// No process is in a chosen control group.
     #[error("--{option} {value}: no process is in such a control group")]
     NoGroup {
         /// The option's name without dashes.
@@ -87,9 +87,9 @@ pub enum ProfileError {
     /// The command could not be started.
     #[error("{program}: cannot be started: {source}")]
     Command {
-        /// Its name.
+        /// Name of the command.
         program: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The kernel forbids this user to profile whole processors.
@@ -100,17 +100,17 @@ pub enum ProfileError {
         /// The setting's value, or `unreadable`.
         paranoid: String,
     },
-    /// An event does not open.
+    /// An event cannot be opened.
     #[error("event `{event}` cannot be opened on processor {cpu}: {source}")]
     Open {
         /// The event's name.
         event: String,
         /// The processor.
         cpu: usize,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// Counters shared the hardware, so that their values are scaled.
+    /// Counters shared the hardware, so their values are scaled.
     #[error(
         "the group {{{group}}} was multiplexed on processor {cpu}: counted {running_ns} ns of {enabled_ns} ns"
     )]
@@ -119,9 +119,9 @@ pub enum ProfileError {
         group: String,
         /// The processor.
         cpu: usize,
-        /// Time that the group was on the hardware.
+        /// Time for which the group was on the hardware.
         running_ns: u64,
-        /// Time that it was enabled.
+        /// Time for which the group was enabled.
         enabled_ns: u64,
     },
     /// The requests could not be counted.
@@ -137,15 +137,15 @@ pub enum ProfileError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The kernel refused an operation on open events.
     #[error("{what}: {source}")]
     Kernel {
-        /// What was attempted.
+        /// The operation.
         what: &'static str,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -210,7 +210,7 @@ impl ProfileError {
         }
     }
 
-    /// For `map_err`: the file of an option cannot be read.
+    /// Makes the error of an option's file that cannot be read, for `map_err`.
     pub(crate) fn option_file(option: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::OptionFile {

@@ -1,7 +1,7 @@
-//! Folded stacks for flame graph tools, one in a line: `command;outermost;...;leaf COUNT`.
+//! Folded stacks for flame graph tools. A line is one stack: `command;outermost;...;leaf COUNT`.
 //!
 //! Functions of user code are looked up after the window, so that the profile does not include the
-//! cost.
+//! cost of the look-up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::generated::Routines;
 use crate::process::{GENERATED, ObjectId, file_name};
 use crate::tally::{Code, Collector, Tally};
 
-/// Names of functions by file and offset in it.
+/// Names of functions, by file and offset in the file.
 pub(crate) type Names = HashMap<(ObjectId, u64), String>;
 
 /// Writes the samples of a tally as folded stacks, sorted by text.
@@ -68,13 +68,13 @@ fn line(pid: u32, code: Code, collector: &Collector, names: &Names) -> String {
     line
 }
 
-/// Replaces the separators of functions and of stacks.
+/// Replaces the characters that separate functions and stacks.
 fn clean(name: &str) -> String {
     name.replace([';', '\n'], ":")
 }
 
-/// The names of code that the server's processes compiled at run time. For such code, `offsets` are
-/// addresses.
+/// The names of code that the server's processes compiled at run time. The `offsets` of such code
+/// are addresses.
 fn generated(tally: &Tally, collector: &Collector) -> Names {
     let processes = collector.processes();
     let mut names = Names::new();
@@ -114,7 +114,7 @@ pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
     for (object, offsets) in offsets {
         let path = collector.processes().object(object);
         let pid = seen_in.get(&object).copied().unwrap_or(0);
-        // A process's root reaches files of another mount namespace.
+        // The path through the process's root leads to files of another mount namespace.
         let through_process = format!("/proc/{pid}/root{path}");
         let candidates = [through_process.as_str(), path];
         let Some(file) = candidates
@@ -124,7 +124,7 @@ pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
             continue;
         };
         let source = Source::Elf(Elf::new(file));
-        // A file without symbols has no names.
+        // Files without symbols are skipped.
         let Ok(found) = symbolizer.symbolize(&source, Input::FileOffset(&offsets)) else {
             continue;
         };

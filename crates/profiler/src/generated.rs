@@ -1,9 +1,9 @@
 //! The names of code that a process compiled at run time.
 //!
 //! A compiler may write `/tmp/perf-PID.map`: start, size and name of each routine
-//! (tools/perf/Documentation/jit-interface.txt of Linux). A Java virtual machine from version 17 on
-//! writes it on request; `jcmd PID Compiler.perfmap` sends such a request. The protocol is that of
-//! `src/hotspot/os/posix/attachListener_posix.cpp` of OpenJDK.
+//! (tools/perf/Documentation/jit-interface.txt of Linux). A Java virtual machine of version 17 or
+//! later writes the file on request. `jcmd PID Compiler.perfmap` sends such a request.
+//! `src/hotspot/os/posix/attachListener_posix.cpp` of OpenJDK has the protocol.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Time limit of the virtual machine for its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the answer of the virtual machine.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The routines of a process, sorted by address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routines(Vec<(u64, u64, String)>);
 
 impl Routines {
-    /// The routines of a process; none if it writes no map. With `is_java`, first requests a map
-    /// from its virtual machine.
+    /// The routines of a process. There are none if the process writes no map. With `is_java`,
+    /// first requests a map from the process's virtual machine.
     pub(crate) fn of(pid: u32, is_java: bool) -> Self {
         let Some(own_pid) = pid_inside(pid) else {
             return Self::default();
@@ -36,7 +36,7 @@ impl Routines {
         let asked = is_java && request_map(pid, own_pid, &folder).is_some();
         let text = fs::read_to_string(&map).unwrap_or_default();
         if asked && !existed {
-            // A file that cannot be removed does no harm.
+            // If the file cannot be removed, it stays, which is harmless.
             let _ = fs::remove_file(&map);
         }
         Self::parse(&text)
@@ -56,7 +56,7 @@ impl Routines {
     }
 }
 
-/// A line of a map: start and size in hexadecimal digits, and the name.
+/// Parses a line of a map. It has the start and the size in hexadecimal digits, and the name.
 fn routine(line: &str) -> Option<(u64, u64, String)> {
     let mut fields = line.splitn(3, ' ');
     let mut number = || {
@@ -67,7 +67,7 @@ fn routine(line: &str) -> Option<(u64, u64, String)> {
     Some((start, start.saturating_add(size), method(fields.next()?)))
 }
 
-/// A Java method without its type and arguments: `void a.B.c(int)` is `a.B.c`.
+/// The name of a Java method without type and arguments: `void a.B.c(int)` becomes `a.B.c`.
 fn method(name: &str) -> String {
     match name.split_once('(') {
         Some((before, _)) => before.rsplit(' ').next().unwrap_or(before).to_owned(),
@@ -88,11 +88,12 @@ fn status(pid: u32, name: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// Requests the map of its code from a Java virtual machine; `None` if it does not answer.
+/// Requests a map of the generated code from a Java virtual machine. `None` if the virtual machine
+/// does not answer.
 fn request_map(pid: u32, own_pid: u32, folder: &Path) -> Option<()> {
     let socket = folder.join(format!(".java_pid{own_pid}"));
     if !socket.exists() {
-        // SIGQUIT would end a process that has no handler for it.
+        // A SIGQUIT would end a process that does not handle it.
         let caught = u64::from_str_radix(&status(pid, "SigCgt:")?, 16).ok()?;
         if caught & (1 << (Signal::QUIT.as_raw() - 1)) == 0 {
             return None;
@@ -100,21 +101,21 @@ fn request_map(pid: u32, own_pid: u32, folder: &Path) -> Option<()> {
         let request = folder.join(format!(".attach_pid{own_pid}"));
         fs::write(&request, "").ok()?;
         let process = fs::metadata(format!("/proc/{pid}")).ok()?;
-        // The virtual machine ignores a request of another user.
+        // The virtual machine ignores a request file of another user.
         let _ = chown(&request, Some(process.uid()), Some(process.gid()));
         let began = Instant::now();
         if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
             // The process may have ended.
             let _ = kill_process(pid, Signal::QUIT);
         }
-        while !socket.exists() && began.elapsed() < PATIENCE {
+        while !socket.exists() && began.elapsed() < ANSWER_LIMIT {
             thread::sleep(Duration::from_millis(20));
         }
-        // The virtual machine may have removed it.
+        // The virtual machine may have removed the file already.
         let _ = fs::remove_file(&request);
     }
     let mut stream = UnixStream::connect(&socket).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT)).ok()?;
     stream.write_all(b"1\0jcmd\0Compiler.perfmap\0\0\0").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

@@ -1,8 +1,8 @@
-//! Turns perf events and kernel symbols into a profile: what a packet costs, by layer.
+//! Computes a profile from perf events and kernel symbols: the cost of a packet by layer.
 //!
-//! The profiler samples whole CPUs. It charges each sample to a layer by its call chain and to a
-//! kind of work by its leaf function, counts packets over the same window, and divides. Each module
-//! uses only modules above it:
+//! The profiler samples whole CPUs. The call chain of a sample determines its layer, and the leaf
+//! function determines its kind of work. The profiler counts packets in the same window and divides
+//! the costs by them. In the following list, each module uses only modules above it:
 //!
 //! ```text
 //! error, settings
@@ -19,8 +19,8 @@
 //! limits             what a reader of the report has to know
 //! summary            the report, computed from the passes
 //! folded, pprof      stacks for flame graphs and for pprof
-//! profiler           windows: starts the events, reads the counts, ends
-//! bounded, watch     sums without an end, for months
+//! profiler           one window: starts the events, reads the counts, stops them
+//! bounded, watch     sums over months, while a profile continues
 //! recording          a file of `perf record` as a profile
 //! probe              what this machine can do
 //! ```

@@ -6,10 +6,11 @@ use crate::capture::Backend;
 use crate::passes::{Context, PassResult};
 use crate::report::Report;
 
-/// Largest difference from `/proc/stat`, and largest unclaimed share, without a note.
+/// Largest difference from `/proc/stat`, and largest unclaimed share, for which there is no note.
 const TOLERANCE: f64 = 0.02;
 
-/// Share of missing clock samples above which there is a note; the window's edges lose a few.
+/// Share of missing clock samples above which there is a note. A few samples are always missing at
+/// the window's edges.
 const MISSING_NOTABLE: f64 = 0.05;
 
 /// Share of stolen time above which there is a note.
@@ -18,7 +19,7 @@ const STOLEN_NOTABLE: f64 = 0.01;
 /// Number of busy samples below which shares of single layers are imprecise.
 const FEW_SAMPLES: f64 = 1000.0;
 
-/// The notes.
+/// The notes on a report.
 #[must_use]
 pub fn of(report: &Report, context: &Context<'_>, passes: &[PassResult]) -> Vec<String> {
     let mut limits = Vec::new();
@@ -73,6 +74,13 @@ fn about_samples(
             100.0 * share
         ));
     }
+    if !context.lacking.is_empty() {
+        let names: Vec<_> = context.lacking.iter().map(|event| event.name()).collect();
+        limits.push(format!(
+            "this machine does not count {}: they have no pass and no value",
+            names.join(", ")
+        ));
+    }
     if passes.len() < context.planned_passes {
         limits.push(format!(
             "the window ended after {} of {} passes: some events were not sampled",
@@ -95,7 +103,7 @@ fn about_samples(
 
 fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String>) {
     if report.backend == Backend::Accounts {
-        // The accounts have no functions: symbols and rules do not matter.
+        // The accounts have no functions, so notes on symbols and rules do not apply.
         return;
     }
     let symbols = context.collector.attributor().symbols();

@@ -1,4 +1,4 @@
-//! The data that a report is computed from: the passes over a window, and their context.
+//! The data from which a report is computed: the passes of a window, and their context.
 
 use perpacket_cost::{EventKind, Window};
 
@@ -15,7 +15,7 @@ pub(crate) const SECOND_NS: f64 = 1e9;
 /// One pass over one window: costs and activity.
 #[derive(Clone, Debug)]
 pub struct PassResult {
-    /// The samples' sums.
+    /// The sums of the samples.
     pub tally: Tally,
     /// Packets, faults and other activity.
     pub activity: Activity,
@@ -33,17 +33,17 @@ impl PassResult {
     }
 }
 
-/// What a report needs besides the passes.
+/// The data that a report needs besides the passes.
 pub struct Context<'a> {
-    /// Where samples come from.
+    /// The source of the samples.
     pub backend: Backend,
     /// The processors.
     pub cpus: &'a [usize],
-    /// Whether these are all processors that are online.
+    /// Whether these processors are all that are online.
     pub all_cpus: bool,
     /// Symbols, processes and stacks.
     pub collector: &'a Collector,
-    /// Processor time of the profiling process over the window.
+    /// Processor time that the profiling process used in the window.
     pub own_cpu_s: f64,
     /// The chosen control groups.
     pub selector: Option<&'a Selector>,
@@ -55,18 +55,20 @@ pub struct Context<'a> {
     pub exit_status: Option<i32>,
     /// Planned number of passes.
     pub planned_passes: usize,
+    /// Events without a pass, because the machine does not count them.
+    pub lacking: &'a [EventKind],
     /// Samples a second and processor.
     pub frequency_hz: u32,
 }
 
-/// All passes, and the one that shares are computed from.
+/// All passes, and the pass from which shares are computed.
 pub(crate) struct Passes<'a> {
     pub all: &'a [PassResult],
     pub main: &'a PassResult,
 }
 
 impl<'a> Passes<'a> {
-    /// Shares come from cycles where they were counted, else from time.
+    /// Shares are computed from cycles if they were counted, else from time.
     pub fn new(all: &'a [PassResult]) -> Option<Self> {
         let of = |event| all.iter().find(|pass| pass.tally.event == event);
         let main = of(EventKind::Cycles)
@@ -79,7 +81,7 @@ impl<'a> Passes<'a> {
         self.all.iter().find(|pass| pass.tally.event == event)
     }
 
-    /// The cost of the sum that `select` returns.
+    /// The cost that belongs to the sum which `select` returns.
     pub fn cost(&self, select: &dyn Fn(&Sums) -> f64) -> Cost {
         let slices = self.main.tally.slices.values();
         let estimate = share(slices.map(|sums| (select(sums), busy(sums))));
@@ -91,7 +93,7 @@ impl<'a> Passes<'a> {
         }
     }
 
-    /// Amounts of every event by packet and request.
+    /// Amounts of every event, for each packet and each request.
     pub fn amounts(&self, amount: &dyn Fn(&Tally) -> f64) -> Cost {
         let per_packet = |event| {
             let pass = self.of(event)?;
@@ -105,7 +107,12 @@ impl<'a> Passes<'a> {
                 .and_then(|pass| per(amount(&pass.tally), pass.activity.window.requests?)),
             cycles_per_packet: per_packet(EventKind::Cycles),
             instructions_per_packet: per_packet(EventKind::Instructions),
+            l1i_misses_per_packet: per_packet(EventKind::L1iMisses),
+            l1d_misses_per_packet: per_packet(EventKind::L1dMisses),
             llc_misses_per_packet: per_packet(EventKind::LlcMisses),
+            itlb_misses_per_packet: per_packet(EventKind::ItlbMisses),
+            dtlb_misses_per_packet: per_packet(EventKind::DtlbMisses),
+            branch_misses_per_packet: per_packet(EventKind::BranchMisses),
             ..Cost::default()
         }
     }
@@ -129,7 +136,7 @@ pub(crate) fn per(amount: f64, number: u64) -> Option<f64> {
     (number > 0).then(|| amount / number as f64)
 }
 
-/// A share of a whole; 0 of an empty whole.
+/// A part of a whole as a fraction. It is 0 if the whole is 0.
 pub(crate) fn part(amount: f64, whole: f64) -> f64 {
     if whole > 0.0 { amount / whole } else { 0.0 }
 }

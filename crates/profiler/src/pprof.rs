@@ -1,8 +1,9 @@
 //! Profiles for pprof and the programs that read its files (profile.proto of github.com/google/pprof,
 //! compressed by gzip).
 //!
-//! The message has some ten fields, all of them integers, strings and messages, so it is encoded
-//! here: fields as varints or with a length (protobuf.dev/programming-guides/encoding).
+//! The message has only some ten fields, which are integers, strings and messages. So this module
+//! encodes it without a library: each field is a varint or has a length
+//! (protobuf.dev/programming-guides/encoding).
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ const VARINT: u64 = 0;
 /// Wire type of a string or message.
 const LENGTH: u64 = 2;
 
-/// A message so far.
+/// An incomplete message.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -51,7 +52,7 @@ impl Message {
         self.bytes(field, &message.0);
     }
 
-    /// A list of numbers: the field once, then the numbers.
+    /// Appends a list of numbers: the field's key once, then the numbers.
     fn numbers(&mut self, field: u64, values: &[u64]) {
         let mut packed = Self::default();
         for &value in values {
@@ -61,7 +62,7 @@ impl Message {
     }
 }
 
-/// Strings by their index; the first is empty.
+/// Strings by index. The first string is empty.
 struct Strings {
     indices: HashMap<String, u64>,
     all: Vec<String>,
@@ -93,7 +94,7 @@ enum Frame {
     User(Option<(ObjectId, u64)>),
 }
 
-/// A profile so far: the message, and the tables that its samples refer to.
+/// An incomplete profile: the message, and the tables to which its samples refer.
 struct Builder<'a> {
     collector: &'a Collector,
     user_names: Names,
@@ -106,9 +107,9 @@ struct Builder<'a> {
 
 /// Writes the samples of a pass.
 ///
-/// The values of a sample are its processor time and, if there were packets, its time for each of
-/// them: `cpu/nanoseconds` and `cost/nanoseconds per packet`. Values are whole, so the costs are
-/// rounded such that the sum over a layer has an error of at most 1 ns.
+/// The first value of a sample is its processor time, `cpu/nanoseconds`. If there were packets, the
+/// second is its time for each packet, `cost/nanoseconds per packet`. Values are whole numbers.
+/// They are rounded such that the sum over a layer has an error of at most 1 ns.
 ///
 /// # Errors
 /// The writer fails.
@@ -130,7 +131,7 @@ pub fn write(out: impl Write, pass: &PassResult, collector: &mut Collector) -> i
     };
     builder.header(pass);
     let mut codes: Vec<_> = pass.tally.codes.iter().collect();
-    // Grouped by layer, so that the rounding errors of a layer cancel.
+    // Group the codes by layer, so that the rounding errors of a layer cancel.
     codes.sort_by_key(|((pid, code), weight)| {
         let charge = weight.charge;
         (charge.layer as usize, charge.kind as usize, *pid, *code)
@@ -216,7 +217,8 @@ impl Builder<'_> {
         self.profile.message(2, &sample);
     }
 
-    /// The number of a frame's location, with its function and its file at the first use.
+    /// The number of a frame's location. At the first use, this adds the location, its function and
+    /// its file.
     fn location(&mut self, frame: Frame) -> u64 {
         if let Some(&number) = self.locations.get(&frame) {
             return number;
@@ -266,7 +268,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The number of a file's mapping. Its functions are named here, so that pprof looks up none.
+    /// The number of a file's mapping. The mapping states that its functions have names, so that
+    /// pprof looks up none.
     fn mapping(&mut self, file: &str) -> u64 {
         if let Some(&number) = self.mappings.get(file) {
             return number;

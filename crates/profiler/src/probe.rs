@@ -1,4 +1,4 @@
-//! What this machine can do, found by trying.
+//! The capabilities of this machine, found by trying them.
 //!
 //! A missing capability is reported with its cost and the next step.
 
@@ -20,18 +20,18 @@ const KPTR_RESTRICT: &str = "/proc/sys/kernel/kptr_restrict";
 /// The kernel's type information.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Something that a machine may be able to do.
+/// A capability that a machine may have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capability {
     /// Its name.
     pub name: &'static str,
     /// Whether this machine has it.
     pub available: bool,
-    /// What was found.
+    /// Details of the result.
     pub detail: String,
-    /// What fails without it; empty if available.
+    /// The consequence if it is missing; empty if it is available.
     pub cost_of_lack: &'static str,
-    /// How to get it; empty if available.
+    /// How to get the capability; empty if it is available.
     pub next_step: &'static str,
 }
 
@@ -56,20 +56,20 @@ impl Capability {
     }
 }
 
-/// What this machine can do.
+/// The capabilities of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
     /// Version of this document.
     pub schema: u32,
     /// The kernel's release.
     pub kernel: String,
-    /// Processors that run, as a list of ranges.
+    /// Processors that are online, as a list of ranges.
     pub cpus: String,
     /// The backend of a profile: `pmu`, `cpu-clock` or `none`.
     pub backend: &'static str,
-    /// Hardware events that open.
+    /// Hardware events that can be opened.
     pub hardware_events: Vec<&'static str>,
-    /// Everything else.
+    /// All other capabilities.
     pub capabilities: Vec<Capability>,
 }
 
@@ -81,7 +81,7 @@ impl Capabilities {
     }
 }
 
-/// Tries what perpacket uses. Nothing on the machine is changed.
+/// Tries each capability that perpacket uses. Changes nothing on the machine.
 #[must_use]
 pub fn probe() -> Capabilities {
     let online = cpus::online().unwrap_or_default();
@@ -259,7 +259,8 @@ fn io_uring() -> Capability {
     )
 }
 
-/// A queueing discipline: built in, or a module that is loaded or can be.
+/// The capability of a queueing discipline. It is built in, or it is a module that is loaded or can
+/// be loaded.
 fn discipline(name: &'static str, cost_of_lack: &'static str) -> Capability {
     let symbol = format!("{name}_enqueue");
     let is_linked = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {

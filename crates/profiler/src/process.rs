@@ -1,7 +1,7 @@
 //! The program of each process, and the file that contains an instruction.
 //!
 //! The first sample of a process reads its maps from `/proc`. The kernel's records update them, so
-//! that short-lived processes are known too. An instruction is stored as an offset in a file; its
+//! that short-lived processes are known too. An instruction is stored as an offset in a file. Its
 //! function is looked up after the window.
 
 use std::collections::{HashMap, HashSet};
@@ -59,7 +59,7 @@ const ANCESTOR_LIMIT: usize = 64;
 pub const GENERATED: &str = "[generated]";
 
 impl Processes {
-    /// The processes of a recording: those of `/proc` are others.
+    /// The processes of a recording. `/proc` is not read, because its processes are others.
     #[must_use]
     pub fn recorded() -> Self {
         Self {
@@ -229,7 +229,7 @@ impl Processes {
         false
     }
 
-    /// Whether a process has code of a file whose name begins so.
+    /// Whether a process has code of a file whose name begins with `name`.
     #[must_use]
     pub fn has_code_of(&self, pid: u32, name: &str) -> bool {
         let maps = self.known.get(&pid).map(|process| process.maps.as_slice());
@@ -291,8 +291,9 @@ fn parent(pid: u32) -> Option<u32> {
     line.trim().parse().ok()
 }
 
-/// The oldest process that a process was forked from without execve. For any process of a server,
-/// this is the process that was started.
+/// Follows the parents of a process as long as each forked its child without execve. Returns the
+/// oldest of these processes. For any process of a server, this is the process that was started as
+/// the server.
 ///
 /// A fork has its parent's auxiliary vector. execve makes a vector with new random addresses
 /// (proc(5), getauxval(3)), also for the same file.

@@ -1,8 +1,8 @@
 //! Measures profiles: opens the events, runs the window, and computes the report.
 //!
-//! Counts are read right before the events are enabled and right after they are disabled, so that costs
-//! and packets belong to one window. Slow work is outside it: symbols and rules are read before, and
-//! user functions are named after.
+//! Counts are read just before the events are enabled and just after they are disabled, so that
+//! costs and packets belong to the same window. Slow work is outside of the window: symbols and
+//! rules are read before it, and user functions are looked up after it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -37,16 +37,17 @@ use crate::{folded, pprof};
 /// Interval at which rings are drained and the end of the window is checked.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why a window ended.
+/// The reason why a window ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The duration is over.
     Duration,
-    /// The command ended, with this exit status (128 and more: by a signal).
+    /// The command ended with this exit status. The status is 128 or more if a signal ended the
+    /// command.
     Command(i32),
     /// The server's process ended.
     Process,
-    /// A signal stopped it.
+    /// A signal stopped the profile.
     Stopped,
 }
 
@@ -57,7 +58,8 @@ pub struct Profiler {
     all_cpus: bool,
     events: EventSet,
     provider: Box<dyn EventProvider>,
-    /// The source of the last window, if the next one has the same events: opening costs time.
+    /// The source of the last window. It is used again if the next window has the same events,
+    /// because opening events takes time.
     source: Option<Box<dyn EventSource>>,
     sources: Sources,
     requests: Option<RequestCounter>,
@@ -80,9 +82,11 @@ impl Profiler {
             let events = EventSet::clock(hertz)?;
             return Self::with_provider(settings, events, Box::new(Accounts::default()));
         }
-        let counters = perf::try_open(EventKind::Cycles, first).is_ok();
+        let opens = |event| perf::try_open(event, first).is_ok();
+        let counters = opens(EventKind::Cycles);
         let events = match &settings.events {
-            Events::Best if counters => EventSet::counters(hertz)?,
+            Events::Best if counters => EventSet::counters(hertz)?.counted(opens),
+            Events::Misses => EventSet::misses(hertz)?.counted(opens),
             Events::Best | Events::Clock | Events::Accounts => EventSet::clock(hertz)?,
             Events::Counters => EventSet::counters(hertz)?,
             Events::File(path) => EventSet::read(path, hertz)?,
@@ -97,7 +101,7 @@ impl Profiler {
         )
     }
 
-    /// Prepares to profile with events from elsewhere.
+    /// Prepares to profile with events from another provider.
     ///
     /// # Errors
     /// A setting is wrong.
@@ -114,7 +118,8 @@ impl Profiler {
         };
         let rules = rules_of(settings.rules.as_deref())?;
         let requests = settings.requests.as_deref().map(RequestCounter::new);
-        // Opened once before a command starts, so that a missing permission is reported first.
+        // Open the events once before a command starts, so that a missing permission is reported
+        // first.
         for pass in &events.passes {
             provider.open(pass, &cpus)?;
         }
@@ -183,7 +188,7 @@ impl Profiler {
     /// settings is over, their command ends, or `stop` becomes true.
     ///
     /// # Errors
-    /// The command cannot be started, measuring fails, or `each` does.
+    /// The command cannot be started, measuring fails, or `each` fails.
     pub fn run_every<E: From<ProfileError>>(
         &mut self,
         every: Duration,
@@ -200,7 +205,7 @@ impl Profiler {
             let length = left.map_or(every, |left| left.min(every));
             let (report, end) = self.window(Some(length), stop)?;
             each(&report)?;
-            // A remainder shorter than a window is not a window.
+            // A remainder that is shorter than a window is not measured.
             let over = left.is_some_and(|left| left <= every + DRAIN_INTERVAL);
             if over || end != End::Duration {
                 self.end_command();
@@ -209,7 +214,7 @@ impl Profiler {
         }
     }
 
-    /// One window: every pass over an equal part of it.
+    /// Measures one window. Each pass takes an equal part of it.
     fn window(
         &mut self,
         duration: Option<Duration>,
@@ -219,7 +224,7 @@ impl Profiler {
         self.collector.forget_old();
         let cpu_before = own_cpu_s();
         let passes = self.events.passes.clone();
-        // Without a duration each pass runs for a second.
+        // If there is no duration, each pass runs for a second.
         let parts = u32::try_from(passes.len()).unwrap_or(1);
         let mut results = Vec::new();
         let mut end = End::Duration;
@@ -247,6 +252,7 @@ impl Profiler {
             names_parts: self.settings.keeps_offsets,
             exit_status: self.exit_status,
             planned_passes: passes.len(),
+            lacking: &self.events.lacking,
             frequency_hz: self.settings.frequency_hz,
         };
         let report = summary::report(&context, &results);
@@ -266,7 +272,7 @@ impl Profiler {
         };
         self.collector.begin(pass.sample);
         let before = self.sources.read(&self.cpus)?;
-        // Last, because the server continues to answer requests.
+        // Read the requests last, because the server continues to answer requests.
         let requests_before = self.read_requests()?;
         source.start()?;
         let began = Instant::now();
@@ -303,7 +309,7 @@ impl Profiler {
         self.requests.as_ref().map(RequestCounter::read).transpose()
     }
 
-    /// Whether the window is over, and why.
+    /// Whether the window is over. If so, returns the reason.
     fn is_over(
         &mut self,
         began: Instant,
@@ -349,7 +355,7 @@ impl Profiler {
         Ok(())
     }
 
-    /// Ends a command that outlives its window, and waits for it.
+    /// Ends a command that still runs after its window, and waits for it.
     fn end_command(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
@@ -357,7 +363,7 @@ impl Profiler {
         if !matches!(child.try_wait(), Ok(Some(_)))
             && let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed())
         {
-            // The command may have ended since.
+            // The command may have ended in the meantime.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             let patience = Instant::now();
             while matches!(child.try_wait(), Ok(None)) {
@@ -370,7 +376,8 @@ impl Profiler {
     }
 }
 
-/// The exit status as in a shell: 128 plus the signal if a signal ended it.
+/// The exit status as a shell computes it. If a signal ended the command, it is 128 plus the
+/// signal.
 fn exit_code(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status
@@ -384,7 +391,7 @@ fn own_cpu_s() -> f64 {
     process_cpu_ns() as f64 / 1e9
 }
 
-/// The compiled-in rules, after those of a file if there is one.
+/// The compiled-in rules. If there is a file of rules, its rules have priority.
 pub(crate) fn rules_of(path: Option<&Path>) -> Result<Rules, ProfileError> {
     let Some(path) = path else {
         return Ok(Rules::builtin()?);
@@ -402,7 +409,7 @@ pub(crate) fn member(selector: &Selector) -> Result<u32, ProfileError> {
     })
 }
 
-/// Charges by rules and by the symbols and drivers of this machine.
+/// An attributor with these rules and with the symbols and drivers of this machine.
 pub(crate) fn attributor(kallsyms: &Path, rules: Rules) -> Attributor {
     let symbols = read_symbols(kallsyms).unwrap_or_default();
     let drivers = network_drivers(Path::new("/sys/class/net"));

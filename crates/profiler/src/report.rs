@@ -1,4 +1,4 @@
-//! The report of a profile: every field of the JSON document.
+//! The report of a profile. Each field is in the JSON document.
 //!
 //! Shares are of busy CPU time, without the idle loop. With performance counters, shares are of
 //! cycles, and each event is divided by the packets of its pass. Without counters, fields of cycles
@@ -12,12 +12,12 @@ use serde::{Serialize, Serializer};
 use crate::capture::Backend;
 use crate::count::{Drops, Interface, InterruptSource};
 
-/// Named values in a fixed order: a JSON object.
+/// Named values in a fixed order. They become a JSON object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T>(pub Vec<(String, T)>);
 
 impl<T> Named<T> {
-    /// The value of a name.
+    /// The value with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&T> {
         let found = self.0.iter().find(|(known, _)| known == name);
@@ -42,8 +42,9 @@ pub struct Cost {
     pub cpu_s: Option<f64>,
     /// Share of busy time, or of busy cycles if they were counted.
     pub share: f64,
-    /// Lower bound of the share's 95 % interval, from the spread over slices of 100 ms: single
-    /// samples are not independent. Absent in windows under four slices.
+    /// Lower bound of the share's 95 % interval. It is computed from the spread over slices of 100
+    /// ms, because single samples are not independent. Absent in windows with fewer than four
+    /// slices.
     pub low: Option<f64>,
     /// Upper bound of that interval.
     pub high: Option<f64>,
@@ -58,9 +59,24 @@ pub struct Cost {
     /// Instructions for each packet, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_packet: Option<f64>,
+    /// Misses of instruction fetches in the level-1 cache for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l1i_misses_per_packet: Option<f64>,
+    /// Misses of reads in the level-1 data cache for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l1d_misses_per_packet: Option<f64>,
     /// Last-level cache misses for each packet, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llc_misses_per_packet: Option<f64>,
+    /// Misses in the translation buffer of instructions for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub itlb_misses_per_packet: Option<f64>,
+    /// Misses of reads in the translation buffer of data for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtlb_misses_per_packet: Option<f64>,
+    /// Mispredicted branches for each packet, if counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch_misses_per_packet: Option<f64>,
 }
 
 /// The server's user code by part of the application: interpreter, database, TLS and others.
@@ -68,7 +84,7 @@ pub struct Cost {
 pub struct Parts {
     /// Each part, and `unclaimed`.
     pub costs: Named<Cost>,
-    /// Share of the server's user code that no rule claims.
+    /// Share of the server's user code that no rule assigns to a part.
     pub unclaimed_share: f64,
     /// The files with most of that code.
     pub unclaimed_files: Vec<String>,
@@ -83,9 +99,9 @@ pub struct Packets {
     pub received: u64,
     /// TCP segments sent, before segmentation offload, retransmissions included.
     pub segments_sent: u64,
-    /// TCP segments received, before they were merged.
+    /// TCP segments received, before they are merged.
     pub segments_received: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub segments_retransmitted: u64,
     /// UDP datagrams sent.
     pub datagrams_sent: u64,
@@ -96,29 +112,29 @@ pub struct Packets {
 /// Bytes of frames, headers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
-    /// Sent.
+    /// Bytes sent.
     pub sent: u64,
-    /// Received.
+    /// Bytes received.
     pub received: u64,
 }
 
-/// What announced received packets.
+/// The interrupts or softirqs that announced received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interrupts {
-    /// What was counted.
+    /// The source that was counted.
     pub source: InterruptSource,
-    /// How often.
+    /// Number of interrupts or softirqs.
     pub count: u64,
-    /// A second of the window.
+    /// Number per second of the window.
     pub per_s: f64,
-    /// For each packet sent or received.
+    /// Number per packet sent or received.
     pub per_packet: Option<f64>,
 }
 
 /// A function and its share of the busy kernel time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SymbolShare {
-    /// The leaf's name, or `[unresolved]`.
+    /// Name of the leaf function, or `[unresolved]`.
     pub symbol: String,
     /// Share of the kernel's busy time.
     pub share: f64,
@@ -136,13 +152,14 @@ pub struct Idle {
 /// Busy time compared with `/proc/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Closure {
-    /// Busy time by samples.
+    /// Busy time according to samples.
     pub profile_cpu_s: f64,
-    /// User, nice, system, interrupt and softirq time by `/proc/stat`.
+    /// User, nice, system, interrupt and softirq time according to `/proc/stat`.
     pub stat_cpu_s: f64,
     /// `profile_cpu_s / stat_cpu_s - 1`.
     pub difference: f64,
-    /// Uncertainty of `stat_cpu_s` as a share (two standard deviations): ticks are samples too.
+    /// Uncertainty of `stat_cpu_s` as a share (two standard deviations), because ticks are samples
+    /// too.
     pub resolution: f64,
 }
 
@@ -153,14 +170,14 @@ pub struct Overhead {
     pub profiler_cpu_s: f64,
     /// Its share of the busy time.
     pub share: f64,
-    /// What the numbers exclude.
+    /// Costs that these numbers exclude.
     pub note: &'static str,
 }
 
 /// User code of the server that --pid names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerTime {
-    /// Its process.
+    /// Process id of the server.
     pub pid: u32,
     /// User time of the process that was started as the server and of its descendants.
     pub user: Cost,
@@ -169,24 +186,24 @@ pub struct ServerTime {
 /// The work of chosen control groups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupTime {
-    /// What was chosen: a path, a unit or a container.
+    /// Name of the choice: a path, a unit or a container.
     pub name: String,
-    /// Their own work: user code, system calls and page faults.
+    /// Work of the groups themselves: user code, system calls and page faults.
     pub own: Cost,
     /// Interrupts, softirqs and kernel threads. Call chains do not show for which group they work.
     pub shared: Cost,
 }
 
-/// A process and the time it ran.
+/// A process and its processor time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessTime {
     /// Its process id.
     pub pid: u32,
     /// Its name.
     pub command: String,
-    /// Time in its own code.
+    /// Time in the process's own code.
     pub user_cpu_s: f64,
-    /// Time in the kernel while it ran, with the interrupts in that time.
+    /// Time in the kernel while the process ran, including interrupts during that time.
     pub kernel_cpu_s: f64,
 }
 
@@ -201,20 +218,21 @@ pub struct Report {
     pub window_s: f64,
     /// The processors.
     pub cpus: Vec<usize>,
-    /// Samples a second on each processor.
+    /// Number of samples a second on each processor.
     pub frequency_hz: u32,
-    /// Samples, idle ones included.
+    /// Number of samples, idle ones included.
     pub samples: u64,
     /// Records lost because a ring was full.
     pub lost: u64,
-    /// Times the kernel stopped sampling.
+    /// How many times the kernel stopped sampling.
     pub throttled: u64,
-    /// Share of the expected timer samples that are missing: some machines do not sample idle
+    /// Share of the expected timer samples that are missing. Some machines do not sample idle
     /// processors. Absent if time was not sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_share: Option<f64>,
-    /// The machine of a file of `perf record`, as `web1, Linux 6.1.0`. Such a report has only the
-    /// packets that the caller counted: segments, switches, faults, softirqs and interrupts are 0.
+    /// The machine on which `perf record` ran, such as `web1, Linux 6.1.0`. Absent in a profile of
+    /// this machine. The report of a recording has only the packets that the caller counted:
+    /// segments, switches, faults, softirqs and interrupts are 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_on: Option<String>,
     /// Packets.
@@ -229,33 +247,34 @@ pub struct Report {
     pub page_faults: u64,
     /// Packets dropped.
     pub drops: u64,
-    /// Where they were dropped.
+    /// Dropped packets by place.
     pub drops_by: Drops,
     /// Softirqs by name on these processors.
     pub softirqs: BTreeMap<String, u64>,
-    /// What announced received packets.
+    /// The interrupts or softirqs that announced received packets.
     pub interrupts: Interrupts,
-    /// What each interface counted.
+    /// Counts by interface.
     pub interfaces: BTreeMap<String, Interface>,
-    /// Everything but idle time.
+    /// Everything except idle time.
     pub total: Cost,
-    /// The idle loop.
+    /// The idle loop of the processors.
     pub idle: Idle,
-    /// By layer.
+    /// Costs by layer.
     pub layers: Named<Cost>,
-    /// By kind of work.
+    /// Costs by kind of work.
     pub kinds: Named<Cost>,
     /// Shares of the busy time by layer and kind, without zeros.
     pub layer_kinds: Named<Named<f64>>,
     /// The seven regions of TR05-450.
     pub regions: Named<Cost>,
-    /// The categories of *Communication Breakdown*. `idle` has a time and no share.
+    /// The categories of *Communication Breakdown*. `idle` has a time but no share.
     pub categories: Named<Cost>,
     /// Kernel, kernel modules and files of user code.
     pub modules: Named<Cost>,
     /// The eight categories of the SIGCOMM 2021 study.
     pub host_stack: Named<Cost>,
-    /// Parts of the application, if --pid or a command names a server and the profile is one window.
+    /// Parts of the application. They are present if --pid or a command names a server, and the
+    /// profile has only one window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<Parts>,
     /// The server's user code, if --pid names a server.
@@ -264,15 +283,15 @@ pub struct Report {
     /// The chosen control groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupTime>,
-    /// The processes with the most time.
+    /// The processes with the most processor time.
     pub processes: Vec<ProcessTime>,
     /// Share of the kernel's busy time that no rule claimed.
     pub unclaimed_share: f64,
-    /// The leaf functions of that share.
+    /// The leaf functions in that share.
     pub unclaimed_top: Vec<SymbolShare>,
-    /// Share of the kernel's busy time that was sampled where interrupts are enabled again.
+    /// Share of the kernel's busy time whose samples landed where interrupts are enabled again.
     pub skid_share: f64,
-    /// The leaf functions of that share's samples.
+    /// The leaf functions in that share.
     pub skid_top: Vec<SymbolShare>,
     /// Counts of each counter group; empty without counters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -284,6 +303,6 @@ pub struct Report {
     /// Exit status of the command, if one ran and ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<i32>,
-    /// Notes on what the numbers do and do not show.
+    /// Notes on the limits of the numbers.
     pub limits: Vec<String>,
 }

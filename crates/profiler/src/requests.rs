@@ -1,4 +1,4 @@
-//! Reads a server's number of answered requests over HTTP, at both ends of a window.
+//! Reads the number of requests that a server has answered, over HTTP, at both ends of a window.
 //!
 //! Two formats are accepted: JSON with a number `requests`, as perpacket's servers return at
 //! `/.perpacket/report`, and the text of nginx's stub_status. After a `#` the URL may have a JSON
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::error::ProfileError;
 
-/// Time that the server has to respond.
+/// Longest wait for the server's response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Largest response that is read.
@@ -36,7 +36,8 @@ pub struct RequestCount {
 }
 
 impl RequestCount {
-    /// Requests from this count to a later one, without the request for the later page.
+    /// Number of requests from this count to a later one. It excludes the request for the later
+    /// page.
     #[must_use]
     pub fn until(self, later: Self) -> u64 {
         let grown = later.requests.saturating_sub(self.requests);
@@ -48,7 +49,7 @@ impl RequestCounter {
     /// Parses `http://HOST[:PORT]/PATH[#/POINTER]`.
     ///
     /// # Errors
-    /// It is not such a URL.
+    /// The text is not such a URL.
     pub fn new(url: &str) -> Result<Self, ProfileError> {
         let (page, pointer) = url.split_once('#').unwrap_or((url, "/requests"));
         let rest = page.strip_prefix("http://").unwrap_or_default();
@@ -138,7 +139,7 @@ fn parse(body: &str, pointer: &str) -> Option<RequestCount> {
             counts_itself: false,
         });
     }
-    // `server accepts handled requests`, and the three numbers on the next line.
+    // The first line is `server accepts handled requests`, and the next line has the three numbers.
     let mut lines = body.lines();
     lines.find(|line| line.trim() == "server accepts handled requests")?;
     let requests = lines.next()?.split_ascii_whitespace().nth(2)?;

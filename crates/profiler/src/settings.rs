@@ -6,66 +6,69 @@ use std::time::Duration;
 use crate::cgroup::Selector;
 use crate::error::ProfileError;
 
-/// Default samples a second on each processor. Prime, so that samples do not align with ticks or a
-/// periodic load. Low, because a timer interrupt in a virtual machine can cost more than 100 us:
-/// 499 a second left 0.94 of the throughput there, 97 a second 1.00
-/// (`benches/profiler_overhead.py`, whose README has the intervals).
+/// Default number of samples a second on each processor. It is prime, so that samples do not align
+/// with ticks or a periodic load. It is low, because a timer interrupt in a virtual machine can
+/// cost more than 100 us. There, the throughput was 0.94 of that without a profile at 499 samples a
+/// second, and 1.00 at 97 (`benches/profiler_overhead.py`, whose README has the intervals).
 pub const DEFAULT_FREQUENCY_HZ: u32 = 97;
 
-/// Highest frequency; above it sampling itself is the load.
+/// Highest frequency. Above it, most of the load would be sampling itself.
 const FREQUENCY_LIMIT_HZ: u32 = 20_000;
 
 /// Default length of a profile.
 pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
-/// Longest window, a day.
+/// Length of the longest window: a day.
 const DURATION_LIMIT: Duration = Duration::from_secs(86_400);
 
-/// Which events are sampled.
+/// The events to sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Events {
-    /// Counters if they open, else the clock.
+    /// Counters if they can be opened, else the clock.
     #[default]
     Best,
     /// Only processor time.
     Clock,
     /// Counters, or an error.
     Counters,
+    /// Misses of caches and translation buffers, and branches; those that the machine counts.
+    Misses,
     /// The kernel's accounts, which need no permission and have no layers.
     Accounts,
-    /// A user's file.
+    /// The events in a user's file.
     File(PathBuf),
 }
 
-/// What to profile, and how.
+/// The settings of a profile.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Length; `None` means until the command ends or the profile is stopped.
+    /// Length of the profile. `None` means until the command ends or the profile is stopped.
     pub duration: Option<Duration>,
-    /// Processors; `None` means all that are online.
+    /// Processors to profile. `None` means all that are online.
     pub cpus: Option<Vec<usize>>,
-    /// The server. Packets are counted in its network namespace, and its user code has a separate
-    /// sum.
+    /// Process of the server. Packets are counted in its network namespace, and its user code has a
+    /// separate sum.
     pub pid: Option<u32>,
     /// Control groups whose work is profiled. Packets are counted in the network namespace of one of
     /// their processes.
     pub selector: Option<Selector>,
-    /// A command to run; the window ends with it.
+    /// A command to run. The window ends when the command ends.
     pub command: Vec<String>,
-    /// Samples a second and processor.
+    /// Number of samples a second on each processor.
     pub frequency_hz: u32,
     /// URL of the page with the number of answered requests.
     pub requests: Option<String>,
-    /// File of rules that precede the compiled-in ones.
+    /// File of rules that have priority over the compiled-in rules.
     pub rules: Option<PathBuf>,
-    /// Which events are sampled.
+    /// The events to sample.
     pub events: Events,
     /// File of the kernel's symbols.
     pub kallsyms: PathBuf,
-    /// The measuring process, whose work has a separate sum; `None` if it is itself the subject.
+    /// The measuring process. Its work has a separate sum. `None` if the measuring process itself
+    /// is profiled.
     pub own_pid: Option<u32>,
-    /// Whether offsets of user instructions are stored, for folded stacks and the parts of an
-    /// application.
+    /// Whether offsets of user instructions are stored. Folded stacks and the parts of an
+    /// application need them.
     pub keeps_offsets: bool,
 }
 
@@ -88,10 +91,10 @@ impl Default for Settings {
     }
 }
 
-/// The length of a profile or of a window, if it is in range.
+/// Returns the length of a profile or of a window if it is in range.
 ///
 /// # Errors
-/// It is zero or longer than a day.
+/// The length is zero or longer than a day.
 pub fn checked_duration(option: &'static str, length: Duration) -> Result<Duration, ProfileError> {
     if !length.is_zero() && length <= DURATION_LIMIT {
         return Ok(length);
@@ -107,7 +110,7 @@ impl Settings {
     /// Checks that the numbers are in range and the process exists.
     ///
     /// # Errors
-    /// The first invalid setting.
+    /// The error names the first invalid setting.
     pub fn check(&self) -> Result<(), ProfileError> {
         if self.frequency_hz == 0 || self.frequency_hz > FREQUENCY_LIMIT_HZ {
             return Err(ProfileError::Option {

@@ -1,12 +1,13 @@
-//! Intervals of shares.
+//! Confidence intervals of shares.
 //!
 //! Samples are not independent, because a packet's work comes in bursts. So the window is divided
 //! into slices of a tenth of a second. The interval comes from the variance of the ratio estimator
-//! over these slices, the batch means (Law, *Simulation Modeling and Analysis*, 9.5.3).
+//! over these slices. This is the method of batch means (Law, *Simulation Modeling and Analysis*,
+//! 9.5.3).
 
 use std::f64::consts::PI;
 
-/// A share with its 95 % interval. Bounds are absent where there were too few slices.
+/// A share with its 95 % interval. The bounds are absent if there were too few slices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The estimate.
@@ -15,10 +16,11 @@ pub struct Share {
     pub bounds: Option<(f64, f64)>,
 }
 
-/// Fewest slices for an estimate of their spread.
-const FEWEST_SLICES: usize = 4;
+/// Smallest number of slices for which their spread is estimated.
+const MIN_SLICES: usize = 4;
 
-/// The share of `part` in `whole`, both as values of each slice. Zero if the whole is zero.
+/// The share of a part in a whole. `slices` has the part and the whole of each slice. The share is
+/// zero if the whole is zero.
 pub fn share(slices: impl Iterator<Item = (f64, f64)> + Clone) -> Share {
     let mut n = 0_usize;
     let (mut parts, mut wholes) = (0.0, 0.0);
@@ -34,7 +36,7 @@ pub fn share(slices: impl Iterator<Item = (f64, f64)> + Clone) -> Share {
         };
     }
     let value = parts / wholes;
-    if n < FEWEST_SLICES {
+    if n < MIN_SLICES {
         return Share {
             value,
             bounds: None,
@@ -52,8 +54,9 @@ pub fn share(slices: impl Iterator<Item = (f64, f64)> + Clone) -> Share {
     }
 }
 
-/// The 0.975 quantile of Student's t. Exact for one and two degrees of freedom; from three on the
-/// expansion of Hill, *Communications of the ACM* 13(10), algorithm 396, to four digits.
+/// The 0.975 quantile of Student's t. It is exact for one and two degrees of freedom. From three
+/// degrees on it has four digits, from the expansion of Hill, *Communications of the ACM* 13(10),
+/// algorithm 396.
 #[must_use]
 pub fn student_t_975(degrees: usize) -> f64 {
     let p = 0.05;

@@ -14,7 +14,7 @@ use crate::report::{
 };
 use crate::tally::{Sums, Tally, busy, measured_layers, of_kind};
 
-/// Computes a report. Without a pass all its numbers are zero.
+/// Computes a report. If there is no pass, all its numbers are zero.
 #[must_use]
 pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
     let empty = PassResult::empty();
@@ -199,7 +199,8 @@ fn layer_kinds(tally: &Tally) -> Named<Named<f64>> {
     Named(measured_layers().map(row).collect())
 }
 
-/// Time in the idle loop as a share of all time, from samples: idle processors are sampled too.
+/// Time in the idle loop as a share of all time. It is computed from samples, because idle
+/// processors are sampled too.
 fn idle(passes: &Passes<'_>) -> Idle {
     let Some(pass) = passes.of(EventKind::CpuNs) else {
         return Idle::default();
@@ -212,7 +213,7 @@ fn idle(passes: &Passes<'_>) -> Idle {
     }
 }
 
-/// The counts of the groups. A pass of time has none.
+/// The counts of the counter groups. A pass of time has none.
 fn counters(passes: &[PassResult]) -> Vec<BTreeMap<String, u64>> {
     let counted = passes
         .iter()
@@ -230,7 +231,7 @@ fn closure(passes: &Passes<'_>) -> Option<Closure> {
     if ticks.busy == 0 {
         return None;
     }
-    // A tick finds a processor busy or idle: a binomial variable of all ticks.
+    // Each tick finds a processor busy or idle, so the number of busy ticks is a binomial variable.
     let all = (ticks.busy + ticks.idle).max(1) as f64;
     let busy_share = ticks.busy as f64 / all;
     let deviation = (all * busy_share * (1.0 - busy_share)).sqrt();

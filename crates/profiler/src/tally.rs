@@ -11,7 +11,7 @@ use crate::capture::{Record, Sample};
 use crate::cgroup::{self, ControlGroups, Selector};
 use crate::process::{GENERATED, ObjectId, Processes, file_name};
 
-/// Length of the slices that intervals are computed from.
+/// Length of the slices from which intervals are computed.
 const SLICE_NS: u64 = 100_000_000;
 
 /// Most stacks that are stored from one window to the next.
@@ -23,15 +23,15 @@ const ENDED_LIMIT: usize = 300;
 /// Sums by layer, kind and category.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sums {
-    /// By layer and kind.
+    /// Sums by layer and kind.
     pub cells: PerLayer<PerKind<f64>>,
-    /// By category, in the order of `Category::ALL`.
+    /// Sums by category, in the order of `Category::ALL`.
     pub categories: [f64; Category::ALL.len()],
     /// User code of the server's processes, if there is a server.
     pub server_user: f64,
     /// Work of the chosen control groups, if some were chosen.
     pub chosen: f64,
-    /// Interrupts, softirqs and kernel threads: work for any control group.
+    /// Work in interrupts, softirqs and kernel threads. It may be for any control group.
     pub shared: f64,
 }
 
@@ -47,31 +47,32 @@ impl Sums {
 pub enum Code {
     /// A stack, by its index in the collector's table.
     Kernel(usize),
-    /// An instruction, by file and offset in it; `None` where no file is mapped.
+    /// An instruction, by its file and its offset in the file. `None` if no file is mapped at its
+    /// address.
     User(Option<(ObjectId, u64)>),
 }
 
-/// The control group that a sample is work of.
+/// The control group to which the work of a sample belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
-    /// Interrupts, softirqs and kernel threads: work for any control group.
+    /// Work in interrupts, softirqs and kernel threads. It may be for any control group.
     Shared,
     /// A control group by its number.
     Number(u64),
-    /// The control group of a process, on kernels that do not report numbers.
+    /// The control group of a process. It is used on kernels that do not report numbers.
     OfProcess(u32),
 }
 
-/// The number of samples and their weight.
+/// The number and the weight of the samples of one code.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
-    /// What they are charged to.
+    /// The layer and kind of work to which the samples are charged.
     pub charge: Charge,
-    /// The control group of the first.
+    /// The control group of the first sample.
     pub group: Group,
     /// Number of samples.
     pub samples: u64,
-    /// Amount of the event that they represent.
+    /// Amount of the event that the samples represent.
     pub weight: f64,
 }
 
@@ -80,21 +81,22 @@ pub struct Weight {
 pub struct Tally {
     /// The sampled event.
     pub event: EventKind,
-    /// Samples, idle ones included.
+    /// Number of samples, idle ones included.
     pub samples: u64,
     /// Records lost because a ring was full.
     pub lost: u64,
-    /// Times the kernel stopped sampling.
+    /// How many times the kernel stopped sampling.
     pub throttled: u64,
-    /// Everything.
+    /// Sums over the whole window.
     pub sums: Sums,
-    /// By slice of the window.
+    /// Sums by slice of the window.
     pub slices: BTreeMap<u64, Sums>,
-    /// By control group and layer, without idle time.
+    /// Amounts by control group and layer, without idle time.
     pub groups: HashMap<Group, PerLayer<f64>>,
-    /// By process and code.
+    /// Weights by process and code.
     pub codes: HashMap<(u32, Code), Weight>,
-    /// The user code of threads that are a part of an application by their names: process, code, part.
+    /// The user code of threads whose names show a part of an application. The key is process, code
+    /// and part.
     pub threads: HashMap<(u32, Code, String), f64>,
     /// Kernel samples without the idle loop.
     pub kernel: f64,
@@ -102,7 +104,7 @@ pub struct Tally {
     pub unclaimed: f64,
     /// Kernel samples whose leaf only marks where interrupts were enabled again.
     pub skid: f64,
-    /// Samples of the measuring process itself.
+    /// Samples of the measuring process.
     pub own: f64,
 }
 
@@ -127,14 +129,14 @@ impl Tally {
         }
     }
 
-    /// Everything but the idle loop.
+    /// Everything except the idle loop.
     #[must_use]
     pub fn busy(&self) -> f64 {
         busy(&self.sums)
     }
 }
 
-/// Everything but the idle loop.
+/// Everything except the idle loop.
 #[must_use]
 pub fn busy(sums: &Sums) -> f64 {
     let layers = sums.cells.iter().filter(|(layer, _)| *layer != Layer::Idle);
@@ -146,8 +148,9 @@ pub fn busy(sums: &Sums) -> f64 {
 /// The server under test.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
-    /// The process that was started. Its descendants belong to the server; other processes of the same
-    /// executable do not, because a load generator may be in the same file.
+    /// The process that was started as the server. Its descendants belong to the server. Other
+    /// processes of the same executable do not, because the executable may also be a load
+    /// generator.
     pub original: u32,
 }
 
@@ -182,7 +185,7 @@ pub struct Collector {
     cgroups: ControlGroups,
     stacks: Vec<ResolvedStack>,
     numbers: HashMap<Box<[u64]>, usize>,
-    /// The process that measures; its work is summed separately.
+    /// The measuring process. Its work has a separate sum.
     own_pid: Option<u32>,
     /// The server, if one was named.
     server: Option<Server>,
@@ -216,7 +219,8 @@ impl Collector {
         }
     }
 
-    /// Uses only the records: processes and control groups are of another time or machine.
+    /// Uses only the records, because processes and control groups are those of another time or
+    /// machine.
     pub fn set_recorded(&mut self) {
         self.processes = Processes::recorded();
         self.cgroups = ControlGroups::at(None);
@@ -227,7 +231,8 @@ impl Collector {
         self.server = server;
     }
 
-    /// Replaces the symbols and rules, and forgets the stacks that were charged by the old ones.
+    /// Replaces the symbols and rules. Forgets the stacks, because they were charged by the old
+    /// ones.
     pub fn set_attributor(&mut self, attributor: Attributor) {
         self.attributor = attributor;
         self.forget_stacks();
@@ -276,7 +281,7 @@ impl Collector {
         self.selector = selector;
     }
 
-    /// Whether a group is chosen; all are if no choice was made.
+    /// Whether a group is chosen. If no choice was made, all groups are.
     fn accepts(&mut self, group: Group) -> bool {
         let Some(selector) = &self.selector else {
             return true;
@@ -294,7 +299,7 @@ impl Collector {
         accepted
     }
 
-    /// Symbols and rules.
+    /// The symbols and rules.
     #[must_use]
     pub const fn attributor(&self) -> &Attributor {
         &self.attributor
@@ -317,7 +322,7 @@ impl Collector {
         self.tally = Tally::new(event);
     }
 
-    /// The sums since the beginning.
+    /// Ends the sums and returns them.
     pub fn end(&mut self) -> Tally {
         let event = self.tally.event;
         std::mem::replace(&mut self.tally, Tally::new(event))
@@ -399,7 +404,7 @@ impl Collector {
                 sums.shared += if group == Group::Shared { weight } else { 0.0 };
             }
         }
-        // With a server, all other user code is charged to `other`.
+        // If there is a server, all other user code is charged to `other`.
         let has_server = self.server.is_some() || self.selector.is_some();
         if has_server && charge.layer == Layer::User {
             slice.server_user += weight;
@@ -469,7 +474,7 @@ impl Collector {
                 self.stacks.len() - 1
             }
         };
-        // Without symbols, only process 0 identifies the idle loop.
+        // Without symbols, the only sign of the idle loop is process 0.
         let is_idle = sample.pid == 0 && self.attributor.symbols().is_empty();
         let charge = if is_idle {
             Charge::idle()
@@ -487,12 +492,13 @@ impl Collector {
         }
     }
 
-    /// The name of a group: a container, a unit, a path, `shared`, or `unknown` if it has ended.
+    /// The name of a group. It is a container, a unit, a path, `shared`, or `unknown` if the group
+    /// has ended.
     pub fn group_name(&mut self, group: Group) -> String {
         let path = match group {
             Group::Shared => return "shared".to_owned(),
             Group::Number(number) => self.cgroups.path(number).map(str::to_owned),
-            // A recording has the processes of another time or machine.
+            // The processes of a recording are those of another time or machine.
             Group::OfProcess(_) if !self.cgroups.are_mounted() => None,
             Group::OfProcess(pid) => cgroup::of_process(pid),
         };
@@ -540,7 +546,7 @@ impl Collector {
     }
 }
 
-/// Whether work of a layer is independent of the process on top of which it ran.
+/// Whether work of a layer is independent of the process that it interrupted.
 const fn belongs_to_the_network(layer: Layer) -> bool {
     matches!(
         layer,
@@ -554,8 +560,8 @@ const fn belongs_to_the_network(layer: Layer) -> bool {
     )
 }
 
-/// The layers of a measurement, from the application down: all but `bypass`, which only simulated hosts
-/// have, and `idle`.
+/// The layers of a measurement, from the application down. `bypass`, which only simulated hosts
+/// have, and `idle` are excluded.
 pub fn measured_layers() -> impl Iterator<Item = Layer> {
     Layer::ALL
         .into_iter()

@@ -1,4 +1,4 @@
-//! Profiles without an end: sums of samples and packets that only grow.
+//! Profiles without an end. The sums of samples and packets never decrease.
 //!
 //! A [`Watch`] runs for months. Processors go offline and come back, modules are loaded, processes and
 //! interfaces come and go, and a kernel may forbid perf while it runs. The sums continue through all
@@ -51,12 +51,12 @@ pub struct WatchSettings {
     pub rules: Option<PathBuf>,
     /// File of the kernel's symbols.
     pub kallsyms: PathBuf,
-    /// Control groups to watch: the work of others is in the layer `other`, and packets are those of
-    /// the network namespace of one of their processes. `None` means all.
+    /// Control groups to watch. The work of other groups is in the layer `other`. Packets are those
+    /// of the network namespace of one process of the groups. `None` means all groups.
     pub selector: Option<Selector>,
     /// Whether to divide the time by control group.
     pub by_cgroup: bool,
-    /// Most names with sums of their own, for each kind of name.
+    /// Maximum number of names with sums of their own, for each kind of name.
     pub names: usize,
 }
 

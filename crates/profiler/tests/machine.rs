@@ -1,4 +1,4 @@
-//! Profiles of this machine. They skip where whole processors cannot be profiled.
+//! Profiles of this machine. The tests are skipped if whole processors cannot be profiled.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,19 +30,19 @@ const SERVER: &str = "PERPACKET_TEST_SERVER";
 /// Processor time that the server uses for a request.
 const BURN: Duration = Duration::from_micros(20);
 
-/// Largest share of missing timer samples in a profile that is judged.
+/// Largest share of missing timer samples with which a profile is judged.
 const MAX_MISSING_SHARE: f64 = 0.05;
 
-/// Busy time in which every layer of a loaded server has samples.
+/// Shortest busy time, in seconds, in which every layer of a loaded server has samples.
 const MIN_BUSY_S: f64 = 0.5;
 
-/// The reason not to judge a profile with little work.
+/// The reason not to judge a profile if it has too little work.
 fn too_little_work(report: &Report) -> Option<String> {
     let busy_s = report.total.cpu_s.unwrap_or(0.0);
     (busy_s < MIN_BUSY_S).then(|| format!("only {busy_s:.2} s of work on this busy machine"))
 }
 
-/// The reason not to judge a profile with missing samples.
+/// The reason not to judge a profile if too many samples are missing.
 fn too_few_samples(missing_share: f64) -> Option<String> {
     (missing_share > MAX_MISSING_SHARE)
         .then(|| format!("{missing_share:.2} of the timer's samples are missing"))
@@ -66,8 +66,9 @@ fn no_symbols() -> bool {
     lacking
 }
 
-/// Not a test: `Server` runs it in another process. It answers a byte 0 at once, and a byte 1 after
-/// using processor time. At the end it prints the difference, measured by its thread's clock.
+/// This is not a test: `Server` runs it in another process. It answers a byte 0 at once, and a byte
+/// 1 after using processor time. At the end it prints the difference between the mean processor
+/// times of the two answers, by its thread's clock.
 #[test]
 fn serve_if_the_variable_is_set() {
     if env::var_os(SERVER).is_none() {
@@ -97,7 +98,7 @@ fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Not inlined, so that folded stacks can name it.
+/// The function is not inlined, so that folded stacks can name it.
 #[inline(never)]
 fn burn(rounds: u64) {
     let mut state = 1_u64;
@@ -176,7 +177,7 @@ impl Server {
         }
     }
 
-    /// Nanoseconds injected into each request, by the server's clock.
+    /// Ends the server. Returns the nanoseconds that each request used, by the server's clock.
     fn end(&mut self) -> f64 {
         self.stop.store(true, Ordering::Relaxed);
         self.client.take().unwrap().join().unwrap();
@@ -185,8 +186,8 @@ impl Server {
         burned.parse().unwrap()
     }
 
-    /// User nanoseconds of each request in a profile, half of the interval, and the share of
-    /// missing samples.
+    /// Measures a profile. Returns the user time of a request in nanoseconds, the half width of its
+    /// interval, and the share of missing samples.
     fn profiled(&self, injecting: bool) -> [f64; 3] {
         self.injecting.store(injecting, Ordering::Relaxed);
         let settings = Settings {
@@ -257,8 +258,8 @@ fn a_profile_finds_the_known_cost_of_a_request() {
         } else if half > known_ns / 4.0 {
             Verdict::Undecided("the interval is wider than the cost allows".to_owned())
         } else if (found_ns - known_ns).abs() < half + known_ns / 4.0 {
-            // One interval in twenty excludes the true value, so the tolerance has a quarter of the
-            // cost more.
+            // One interval in twenty excludes the true value. So the tolerance is the interval plus
+            // a quarter of the cost.
             Verdict::Right
         } else {
             Verdict::Wrong(found)
@@ -293,7 +294,7 @@ fn serving_over_loopback_leaves_little_unclaimed_and_layers_sum_to_the_total() {
                 return Verdict::Wrong(format!("no samples in {layer}"));
             }
         }
-        // A quiet machine has 1 %, a busy one more.
+        // The share is 1 % on a quiet machine, and higher on a busy one.
         if report.unclaimed_share < 0.05 {
             Verdict::Right
         } else {

@@ -1,5 +1,5 @@
-//! Reports from recorded samples. They test all code behind the capture, also without counters and
-//! without permission to profile.
+//! Reports from recorded samples. These tests cover all code behind the capture. They need no
+//! counters and no permission to profile.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -75,7 +75,7 @@ impl EventProvider for Recording {
 impl EventSource for Playing {
     fn start(&mut self) -> Result<(), ProfileError> {
         self.is_over = false;
-        // Sends packets, because costs are divided by them.
+        // Send packets, because costs are divided by them.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..50 {
             socket.send_to(&[0], socket.local_addr().unwrap()).unwrap();
@@ -148,17 +148,23 @@ fn passes(events: &[EventKind]) -> EventSet {
                 rate: Rate::Hertz(99),
             })
             .collect(),
+        lacking: Vec::new(),
     }
 }
 
 fn play(symbols: &str, events: &[EventKind], recording: Recording) -> Result<Report, ProfileError> {
-    play_at(Settings::default().frequency_hz, symbols, events, recording)
+    play_at(
+        Settings::default().frequency_hz,
+        symbols,
+        passes(events),
+        recording,
+    )
 }
 
 fn play_at(
     frequency_hz: u32,
     symbols: &str,
-    events: &[EventKind],
+    events: EventSet,
     recording: Recording,
 ) -> Result<Report, ProfileError> {
     let place = tempfile::tempdir().unwrap();
@@ -170,7 +176,7 @@ fn play_at(
         frequency_hz,
         ..Settings::default()
     };
-    let mut profiler = Profiler::with_provider(settings, passes(events), Box::new(recording))?;
+    let mut profiler = Profiler::with_provider(settings, events, Box::new(recording))?;
     Ok(profiler.run(&AtomicBool::new(false))?.0)
 }
 
@@ -223,6 +229,26 @@ fn a_report_of_time_alone_has_no_field_of_cycles() {
 }
 
 #[test]
+fn misses_that_a_machine_does_not_count_are_named_and_have_no_value() {
+    let set = EventSet::misses(997)
+        .unwrap()
+        .counted(|event| event != EventKind::ItlbMisses);
+    let report = play_at(997, SYMBOLS, set, recording()).unwrap();
+    let tcp = report.layers.get("tcp").unwrap();
+    let half = |value: fn(&perpacket_profiler::report::Cost) -> Option<f64>| {
+        close(value(tcp).unwrap() / value(&report.total).unwrap(), 0.5)
+    };
+    assert!(half(|cost| cost.l1i_misses_per_packet));
+    assert!(half(|cost| cost.l1d_misses_per_packet));
+    assert!(half(|cost| cost.dtlb_misses_per_packet));
+    assert!(half(|cost| cost.branch_misses_per_packet));
+    assert!(half(|cost| cost.cpu_ns_per_packet));
+    assert_eq!(tcp.itlb_misses_per_packet, None);
+    let named = "this machine does not count itlb_misses: they have no pass and no value";
+    assert!(report.limits.iter().any(|limit| limit == named));
+}
+
+#[test]
 fn a_skid_sample_is_marked_and_is_not_a_lock_cost() {
     let report = play(SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
     assert!(close(report.skid_share, 1.0 / 3.0));
@@ -254,10 +280,10 @@ fn missing_timer_samples_are_reported() {
         let mut limits = report.limits.iter();
         limits.any(|limit| limit.contains("of the timer's samples are missing"))
     };
-    let whole = play_at(1, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
+    let whole = play_at(1, SYMBOLS, passes(&[EventKind::CpuNs]), recording()).unwrap();
     assert!(!is_noted(&whole), "{:?}", whole.limits);
     // The window lasts 10 ms or more and expects at least 200 samples. Only 50 exist.
-    let report = play_at(20_000, SYMBOLS, &[EventKind::CpuNs], recording()).unwrap();
+    let report = play_at(20_000, SYMBOLS, passes(&[EventKind::CpuNs]), recording()).unwrap();
     assert!(report.missing_share.unwrap() > 0.7);
     assert!(is_noted(&report), "{:?}", report.limits);
     let counted = play(SYMBOLS, &[EventKind::Cycles], recording()).unwrap();

@@ -30,7 +30,7 @@ const FIELDS: u32 = bindings::PERF_SAMPLE_IDENTIFIER
     | bindings::PERF_SAMPLE_CPU
     | bindings::PERF_SAMPLE_PERIOD;
 
-/// The event's numbers are listed and records end with their time.
+/// Flags of the event: its identifiers are listed, and records end with their time.
 const FLAGS: u64 = 1 << 10 | 1 << 18;
 
 /// Bytes of the attributes of an event since Linux 5.13.
@@ -52,6 +52,18 @@ impl Event {
             kind: bindings::PERF_TYPE_HARDWARE,
             config: number.into(),
             fields,
+            read_format: 0,
+            id,
+        }
+    }
+
+    /// Misses of reads in one of the kernel's generic caches.
+    fn cache(cache: u32, id: u64) -> Self {
+        let misses = bindings::PERF_COUNT_HW_CACHE_RESULT_MISS << 16;
+        Self {
+            kind: bindings::PERF_TYPE_HW_CACHE,
+            config: (cache | misses).into(),
+            fields: FIELDS,
             read_format: 0,
             id,
         }
@@ -118,7 +130,7 @@ fn sample(id: u64, mode: u32, address: u64, time: u64, period: u64, more: &[u64]
     record(bindings::PERF_RECORD_SAMPLE, mode as u16, &words)
 }
 
-/// A file with a header, the kernel's version as its only feature, and these records.
+/// A file with a header and these records. Its only feature is the kernel's version.
 fn file(events: &[Event], records: &[Vec<u8>], release: &str) -> Vec<u8> {
     let ids_at = HEADER as u64;
     let events_at = ids_at + 8 * events.len() as u64;
@@ -237,6 +249,33 @@ fn events_of_one_recording_share_its_packets() {
 }
 
 #[test]
+fn misses_of_each_cache_and_translation_buffer_are_told_apart() {
+    let events = [
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_L1I, 7),
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_L1D, 8),
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_ITLB, 9),
+        Event::cache(bindings::PERF_COUNT_HW_CACHE_DTLB, 10),
+        Event::hardware(bindings::PERF_COUNT_HW_BRANCH_MISSES, FIELDS, 11),
+    ];
+    let records: Vec<_> = (0..5)
+        .map(|index| sample(7 + index, 1, TCP_V4_RCV, 1 + index, 10 << index, &[]))
+        .collect();
+    let recorded = Folder::new()
+        .analyse(&file(&events, &records, "6.1.0"))
+        .unwrap();
+    let tcp = cost(&recorded, "tcp");
+    let found = [
+        tcp.l1i_misses_per_packet,
+        tcp.l1d_misses_per_packet,
+        tcp.itlb_misses_per_packet,
+        tcp.dtlb_misses_per_packet,
+        tcp.branch_misses_per_packet,
+    ];
+    assert_eq!(found, [1.0, 2.0, 4.0, 8.0, 16.0].map(Some));
+    assert_eq!(tcp.llc_misses_per_packet, None);
+}
+
+#[test]
 fn counts_in_the_leaders_samples_are_charged_where_they_grew() {
     let fields = FIELDS | bindings::PERF_SAMPLE_READ;
     let mut events = [
@@ -286,7 +325,7 @@ fn symbols_of_another_boot_are_moved_to_the_recorded_kernel() {
 fn a_call_chain_and_fields_after_it_are_read() {
     let mut event = Event::clock();
     event.fields = FIELDS | bindings::PERF_SAMPLE_CALLCHAIN | bindings::PERF_SAMPLE_RAW;
-    // The leaf is in no layer; its caller is.
+    // The leaf function is in no layer, but its caller is.
     let more = [
         3,
         KERNEL_MARK,

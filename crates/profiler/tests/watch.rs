@@ -1,4 +1,4 @@
-//! A watch continues its sums when processors, permissions and the machine change under it.
+//! Tests that the sums of a watch continue when processors, permissions and the machine change.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -63,7 +63,7 @@ impl EventSource for Samples {
         Ok(())
     }
 
-    /// One sample in TCP on each processor that is still online.
+    /// Returns one sample in TCP on each processor that is still online.
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
         if !self.machine.allowed.load(Ordering::Relaxed) {
             return Err(ProfileError::Kernel {
@@ -184,7 +184,7 @@ fn watch_of(cpus: Option<Vec<usize>>) -> (Watch, Machine, tempfile::TempDir) {
     (watch.unwrap(), machine, folder)
 }
 
-/// Samples in TCP so far.
+/// Number of samples in TCP so far.
 fn in_tcp(totals: &Totals) -> u64 {
     (totals.cpu_ns[Layer::Tcp][Kind::Protocol] / SAMPLE_NS as f64) as u64
 }

@@ -14,12 +14,12 @@ create_exception!(
     perpacket._core,
     RecordingFailure,
     PyValueError,
-    "A recording that cannot be replayed, or options of caches that it cannot be replayed with: the \
-     message and the next step."
+    "The recording cannot be replayed, or the options of caches do not fit it. The arguments are \
+     the message and the next step."
 );
 
-/// The windows of a recording with other caches, as JSON: a list of documents as the plugin writes
-/// them.
+/// Simulates other caches with the accesses of a recording. Returns the windows as a JSON list, in
+/// the format of the plugin.
 ///
 /// `options` are the plugin's options of caches, in the form `key=value`.
 #[pyfunction]
@@ -39,7 +39,7 @@ pub fn emulate_footprint(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// The result of a function of the recording in a file.
+/// Applies a function to the recording in a file, and returns the result.
 fn of_recording<T: Send>(
     py: Python<'_>,
     path: PathBuf,

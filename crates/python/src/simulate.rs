@@ -52,7 +52,7 @@ fn store<T>(place: &Mutex<Option<T>>, value: Option<T>) {
     *place.lock().unwrap_or_else(PoisonError::into_inner) = value;
 }
 
-/// The use of the trace.
+/// The counts of the trace that the run replays.
 #[derive(Serialize)]
 struct Trace {
     /// Requests that can be replayed.
@@ -66,12 +66,12 @@ struct Trace {
 struct Timed<'a> {
     #[serde(flatten)]
     outcome: &'a Outcome,
-    /// Absent where sessions are generated.
+    /// Absent if the sessions are generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Trace>,
     /// Seconds of real time for the whole run, warm-up included.
     wall_s: f64,
-    /// Simulated packets, warm-up included, a second of real time.
+    /// Simulated packets per second of real time, warm-up included.
     packets_per_wall_s: f64,
 }
 

@@ -216,7 +216,7 @@ fn open(path: &Path) -> PyResult<Interruptible<File>> {
         .map_err(|error| os_error(path, error))
 }
 
-/// Bytes between two checks for Python's signals: some ten milliseconds.
+/// Number of bytes between two checks for Python's signals. They take some ten milliseconds.
 const CHECK_BYTES: usize = 4 << 20;
 
 /// A file whose reads and writes fail when Python has a signal to handle, such as Ctrl-C.
@@ -250,7 +250,8 @@ impl<F: Read> Read for Interruptible<F> {
     }
 }
 
-/// A file under a temporary name beside its own. Dropping it removes the file unless it was renamed.
+/// A file with a temporary name in the same folder as its final name. Dropping it removes the file,
+/// unless it was renamed.
 struct Draft {
     file: Interruptible<File>,
     draft: PathBuf,
@@ -272,7 +273,7 @@ impl Draft {
         })
     }
 
-    /// Renames the file to its own name.
+    /// Renames the file to its final name.
     fn rename(mut self) -> PyResult<()> {
         std::fs::rename(&self.draft, &self.path).map_err(|error| os_error(&self.path, error))?;
         self.is_renamed = true;
@@ -294,7 +295,7 @@ impl Write for Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // A file that cannot be removed stays.
+            // If the file cannot be removed, it stays.
             let _ = std::fs::remove_file(&self.draft);
         }
     }

@@ -1,4 +1,4 @@
-//! What tests need of the machine.
+//! The capabilities of the machine that tests need.
 //!
 //! A test calls [`skip`] and returns if the machine lacks something. Two variables of the
 //! environment control what `skip` does:
@@ -15,16 +15,16 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// The capability of a machine that nothing disturbs during a measurement. No machine can guarantee
-/// it, so `PERPACKET_REQUIRE` cannot name it.
+/// The capability that nothing disturbs a measurement on the machine. No machine can guarantee it,
+/// so `PERPACKET_REQUIRE` cannot name it.
 pub const DISTURBED: &str = "disturbed";
 
-/// Report that the calling test is skipped because the machine lacks `capability`.
+/// Reports that the calling test is skipped because the machine lacks `capability`.
 ///
 /// # Panics
 ///
-/// Where `PERPACKET_REQUIRE` names the capability, or `PERPACKET_SKIPS` a file that cannot be
-/// written.
+/// Panics if `PERPACKET_REQUIRE` names the capability, or if the file of `PERPACKET_SKIPS` cannot
+/// be written.
 #[expect(clippy::panic, reason = "a test fails by a panic")]
 pub fn skip(capability: &str, reason: impl Display) {
     let required = env::var("PERPACKET_REQUIRE").unwrap_or_default();

@@ -6,31 +6,34 @@ use serde::Serialize;
 use crate::bpf::{self, Direction, Kind, License, Numbers, TrafficLink, add_cost};
 use crate::error::RouterError;
 
-/// The longest time for one packet: longer ones would delay the machine's other work.
+/// Longest added time for one packet, in nanoseconds. A longer time would delay other work of the
+/// machine.
 pub const LONGEST_NS: u64 = 50_000;
 
-/// Programs in both directions of an interface. Dropping it detaches them; so does the kernel if the
-/// process is killed.
+/// Programs that add a cost in both directions of an interface. Dropping this detaches the
+/// programs. If the process is killed, the kernel detaches them.
 #[derive(Debug)]
 pub struct AddedCost {
     numbers: Numbers,
     _links: [TrafficLink; 2],
 }
 
-/// What the programs have spent since the last change.
+/// The time that the programs have spent since the last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Spent {
-    /// Packets with the added time. A packet may be many segments (GSO, GRO).
+    /// Packets to which time was added. A packet may consist of many segments (GSO, GRO).
     pub packets: u64,
-    /// Nanoseconds spent on them, at least the requested time.
+    /// Total time spent on these packets, in nanoseconds. For each packet it is at least the
+    /// requested time.
     pub spent_ns: u64,
 }
 
 impl AddedCost {
-    /// Attaches the programs, which spend nothing yet.
+    /// Attaches the programs. At first they add no time.
     ///
     /// # Errors
-    /// The interface does not exist, the kernel is older than Linux 6.6, or this process may not.
+    /// The interface does not exist, the kernel is older than Linux 6.6, or this process lacks the
+    /// permission.
     pub fn attach(interface: &Interface) -> Result<Self, RouterError> {
         let numbers = Numbers::new()?;
         let program = bpf::load_as(Kind::TrafficControl, &add_cost(&numbers), License::Mit)?;
@@ -46,7 +49,7 @@ impl AddedCost {
         })
     }
 
-    /// Sets the time that each packet costs more; returns what was spent before.
+    /// Sets the time to add to each packet. Returns the time spent before the change.
     ///
     /// # Errors
     /// The time is over [`LONGEST_NS`].

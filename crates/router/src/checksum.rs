@@ -1,7 +1,7 @@
 //! The internet checksum, computed and updated.
 
-/// The checksum of `bytes`: the complement of the sum of 16-bit words in one's complement
-/// (RFC 1071). It is 0 over bytes that contain their own checksum.
+/// The checksum of `bytes`: the complement of the sum of 16-bit words in one's complement (RFC
+/// 1071). If `bytes` contain their own correct checksum, the result is 0.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     let (pairs, rest) = bytes.as_chunks::<2>();
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn rfc_1624_section_4_updates_dd2f_to_0000() {
-        // The example on which RFC 1141's equation gives 0xffff.
+        // For this example, the equation of RFC 1141 gives 0xffff.
         assert_eq!(updated(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
@@ -58,7 +58,8 @@ mod tests {
             let bytes = |words: &[u16]| -> Vec<u8> {
                 words.iter().flat_map(|word| word.to_be_bytes()).collect()
             };
-            // A header is never all zeros, where the two zeros of one's complement would differ.
+            // Make the header nonzero. For a header of all zeros, the update results in 0 and the
+            // new sum in 0xffff, the two zeros of one's complement.
             words[1] |= 1;
             let before = checksum(&bytes(&words));
             let old = std::mem::replace(&mut words[0], new);

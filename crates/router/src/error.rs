@@ -1,23 +1,23 @@
-//! Why a measurement of a router fails.
+//! The reasons why a measurement of a router fails.
 
 use std::io;
 
 use perpacket_linux::interface::InterfaceError;
 use thiserror::Error;
 
-/// Why a measurement fails.
+/// The reason why a measurement fails.
 #[derive(Debug, Error)]
 pub enum RouterError {
     /// An interface or its namespace cannot be used.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// A BPF program or map that the kernel refuses.
+    /// The kernel refuses a BPF program or map.
     #[error(transparent)]
     Bpf(#[from] perpacket_linux::bpf::BpfError),
     /// Frames cannot be sent or received.
     #[error("cannot {what}: {source}")]
     Traffic {
-        /// What failed.
+        /// The action that failed.
         what: &'static str,
         /// The kernel's error.
         source: io::Error,

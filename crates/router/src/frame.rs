@@ -1,4 +1,5 @@
-//! Ethernet frames with IPv4 packets: parsing them, and building those that a generator sends.
+//! Ethernet frames with IPv4 packets: a parser, and a builder for the frames that a generator
+//! sends.
 //!
 //! Frames have no check sequence, as in the kernel's interfaces: a frame of 64 bytes in RFC 2544 has
 //! 60 bytes here.
@@ -42,19 +43,19 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// The flag "more fragments" in the same word.
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// Why a frame has no packet that a router may forward (RFC 1812, section 5.2.2).
+/// The reason why a frame has no packet that a router may forward (RFC 1812, section 5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
-    /// Shorter than its headers.
+    /// The frame is shorter than its headers.
     #[error("shorter than an Ethernet and an IPv4 header")]
     Short,
-    /// Not IPv4.
+    /// The packet is not IPv4.
     #[error("not IPv4")]
     NotIpv4,
-    /// A header length below five words or beyond the frame.
+    /// The header length is below five words, or the header extends beyond the frame.
     #[error("header length out of range")]
     HeaderLength,
-    /// A total length below the header's or beyond the frame.
+    /// The total length is below the header's length, or the packet extends beyond the frame.
     #[error("total length out of range")]
     TotalLength,
     /// The header checksum is wrong.
@@ -131,7 +132,7 @@ impl<'a> Packet<'a> {
         &self.bytes()[self.header_bytes..]
     }
 
-    /// Time to live: the hops left.
+    /// Time to live: the number of hops left.
     #[must_use]
     pub fn ttl(&self) -> u8 {
         self.bytes()[8]
@@ -167,7 +168,7 @@ impl<'a> Packet<'a> {
         read_u16(self.bytes(), 6) & MORE_FRAGMENTS != 0
     }
 
-    /// Bytes of the whole packet's payload before this fragment's.
+    /// Offset of this fragment in the payload of the whole packet, in bytes.
     #[must_use]
     pub fn fragment_offset_bytes(&self) -> usize {
         usize::from(read_u16(self.bytes(), 6) & 0x1fff) * 8
@@ -193,7 +194,7 @@ pub struct UdpFrame {
     pub ttl: u8,
     /// Identification, which all fragments of a packet share.
     pub identification: u16,
-    /// Whether routers must not fragment it.
+    /// Whether routers must not fragment the packet.
     pub dont_fragment: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Sends frames at a rate, from one CPU.
 //!
 //! A packet socket sends batches and numbers each frame. Live frames of `BPF_PROG_RUN` cost less,
-//! but all are equal, and their rate is at least some 10,000 a second. The far end of a veth device
-//! accepts them only if it has a program too ([`crate::plane::accept_redirected`]).
+//! but all of them are equal, and their rate is at least some 10,000 a second. The far end of a
+//! veth device accepts live frames only if it has a program too
+//! ([`crate::plane::accept_redirected`]).
 
 use std::io;
 use std::thread;
@@ -21,7 +22,7 @@ use crate::stream::{SEQUENCE_AT, Stream};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Batches through a packet socket, past the queueing discipline.
+    /// Batches through a packet socket. They bypass the queueing discipline.
     Socket,
     /// Live frames of `BPF_PROG_RUN`.
     Live,
@@ -53,25 +54,26 @@ enum Sender {
 pub struct Sent {
     /// Frames.
     pub frames: u64,
-    /// Time of sending, without set-up, in seconds.
+    /// Time spent sending, without set-up, in seconds.
     pub duration_s: f64,
 }
 
-/// Longest time that one call sends live frames; nothing interrupts a call. At the end of a call
-/// the kernel waits for an RCU grace period, tens of milliseconds, so short calls would lower the
-/// rate.
+/// Longest time that one call sends live frames. A call cannot be interrupted. At the end of a
+/// call, the kernel waits for an RCU grace period of tens of milliseconds, so short calls would
+/// lower the rate.
 const LONGEST_CALL_S: f64 = 4.0;
 
 /// Time from the start of a call to its first frame.
 const SET_UP: Duration = Duration::from_millis(1);
 
-/// The time after which a stream stops even with frames left: a little more than planned, because
-/// the machine may be busy for a moment.
+/// The time after which a stream stops even if frames are left. It is a little more than the
+/// planned time, because the machine may be busy for a moment.
 fn limit(planned_s: f64) -> Duration {
     Duration::from_secs_f64(planned_s * 1.01) + Duration::from_millis(5)
 }
 
-/// A shorter wait polls the clock instead of sleeping, because sleep lasts longer than requested.
+/// Shortest wait in which the generator sleeps. In a shorter wait it polls the clock, because a
+/// sleep lasts longer than requested.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(120);
 
 impl Generator {

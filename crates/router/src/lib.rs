@@ -1,15 +1,16 @@
 //! Measures a router and checks it against the rules.
 //!
-//! - [`model`] and [`oracle`] are pure: what RFC 1812 demands of a router, and whether the frames
-//!   that one sends are right. [`probe`] sends cases to a real router and checks each.
+//! - [`model`] and [`oracle`] are pure. The model has the requirements of RFC 1812, and the oracle
+//!   checks the frames that a router sends. [`probe`] sends cases to a real router and checks the
+//!   results.
 //! - [`generator`] sends frames from one CPU, through a packet socket or as live frames of
-//!   `BPF_PROG_RUN`; [`receiver`] counts frames in a packet socket or in XDP.
-//! - [`search`] finds the highest rate without loss (RFC 2544, section 26.1); [`trial`] offers one
+//!   `BPF_PROG_RUN`. [`receiver`] counts frames in a packet socket or in XDP.
+//! - [`search`] finds the highest rate without loss (RFC 2544, section 26.1). [`trial`] offers one
 //!   rate with a generator and a receiver.
 //! - [`plane`] forwards in XDP by the kernel's routes, instead of the kernel.
 //! - [`added_cost`] spends a known time on every packet of an interface.
 //!
-//! [`bpf`] assembles the programs; no compiler is needed.
+//! [`bpf`] assembles the programs, so that no compiler is needed.
 
 #![forbid(unsafe_code)]
 

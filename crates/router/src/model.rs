@@ -1,7 +1,8 @@
 //! A model of a router with static routes, after RFC 1812. It has no clock and no queue.
 //!
 //! It decides what a router must do with a frame, and makes the frame that a router forwards. The
-//! oracle compares real routers with it. Where the RFC leaves a choice, the model behaves like Linux.
+//! oracle compares real routers with the model. If the RFC leaves a choice, the model behaves like
+//! Linux.
 
 use std::net::Ipv4Addr;
 
@@ -11,9 +12,9 @@ use crate::frame::{ETHERNET_BYTES, ICMP, Mac, Malformed, Packet, read_u16, write
 /// A block of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// The first address, or any other of the block.
+    /// Any address of the block, usually the first.
     pub address: Ipv4Addr,
-    /// Bits that all addresses of the block share, up to 32.
+    /// Number of leading bits that all addresses of the block have in common, up to 32.
     pub bits: u8,
 }
 
@@ -40,9 +41,9 @@ impl Prefix {
 /// An interface of the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its Ethernet address.
+    /// The Ethernet address of the interface.
     pub mac: Mac,
-    /// Its address and its network.
+    /// The IPv4 address and the network of the interface.
     pub network: Prefix,
     /// Bytes of the largest packet that it sends, without the Ethernet header.
     pub mtu_bytes: usize,
@@ -66,14 +67,16 @@ pub struct Neighbour {
     pub mac: Mac,
 }
 
-/// The addresses that are invalid on a wire. RFC 1812, section 5.3.7 lists addresses that a router
-/// SHOULD NOT forward; Linux treats most of two listed blocks as ordinary.
+/// The addresses that are invalid on a wire. RFC 1812, section 5.3.7, lists addresses that a router
+/// SHOULD NOT forward. Linux treats most addresses of two of these blocks as ordinary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Martians {
-    /// All of the RFC: this network (0/8), loopback, multicast sources, the reserved class (240/4).
+    /// All addresses that the RFC lists: this network (0/8), loopback, multicast sources, the
+    /// reserved class (240/4).
     #[default]
     Rfc1812,
-    /// Linux: of the block 0/8 only 0.0.0.0 (since 5.3), of 240/4 only 255.255.255.255 (since 2.6.25).
+    /// The addresses that Linux rejects. Of 0/8 it rejects only 0.0.0.0 (since 5.3), and of 240/4
+    /// only 255.255.255.255 (since 2.6.25).
     Linux,
 }
 
@@ -90,26 +93,27 @@ impl Martians {
 /// A router: interfaces, routes, neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Router {
-    /// Interfaces; a frame's ingress and egress are indices of this list.
+    /// The interfaces. The ingress and the egress of a frame are indices of this list.
     pub interfaces: Vec<Interface>,
-    /// Routes beyond the networks of the interfaces.
+    /// Routes to networks beyond those of the interfaces.
     pub routes: Vec<Route>,
     /// Neighbours.
     pub neighbours: Vec<Neighbour>,
-    /// Addresses that it rejects.
+    /// Invalid addresses, which the router rejects.
     pub martians: Martians,
 }
 
-/// Why a router drops a frame without an ICMP error.
+/// The reason why a router drops a frame without an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Not a well-formed IPv4 packet.
+    /// The frame has no well-formed IPv4 packet.
     Malformed(Malformed),
     /// The frame is for another host, or an Ethernet broadcast (RFC 1812, section 5.3.4).
     NotForRouter,
     /// The source or the target is invalid on a wire (RFC 1812, section 5.3.7).
     Martian,
-    /// A broadcast or multicast, which stays in its network (RFC 1812, section 5.3.5; RFC 2644).
+    /// A broadcast or multicast packet, which must not leave its network (RFC 1812, section 5.3.5;
+    /// RFC 2644).
     Broadcast,
     /// Forwarding failed, but no ICMP error may be sent for this packet (RFC 1812, section 4.3.2.7).
     NoErrorAllowed,
@@ -120,11 +124,12 @@ pub enum DropReason {
 /// An ICMP error about a packet that the router cannot forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// Type 11, code 0: no hop is left.
+    /// Type 11, code 0: the packet has no hops left.
     TimeExceeded,
-    /// Type 3, code 0: no route.
+    /// Type 3, code 0: there is no route.
     NetworkUnreachable,
-    /// Type 3, code 4: too long for the next network, with "don't fragment".
+    /// Type 3, code 4: the packet is too long for the next network, and has the flag "don't
+    /// fragment".
     FragmentationNeeded {
         /// The next network's MTU (RFC 1191).
         mtu_bytes: usize,
@@ -143,7 +148,7 @@ impl IcmpError {
     }
 }
 
-/// What a router must do with a frame.
+/// The required action of a router for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Forward it.
@@ -169,10 +174,10 @@ pub enum Verdict {
 }
 
 impl Router {
-    /// What the router must do with a frame that it receives on interface `ingress`.
+    /// The required action for a frame that the router receives on interface `ingress`.
     ///
-    /// The order is that of Linux: addresses and route (`ip_route_input_slow`), then hops and size
-    /// (`ip_forward`).
+    /// The checks are in the order of Linux: addresses and route (`ip_route_input_slow`), then hops
+    /// and size (`ip_forward`).
     #[must_use]
     pub fn decide(&self, ingress: usize, frame: &[u8]) -> Verdict {
         let packet = match Packet::parse(frame) {
@@ -190,7 +195,7 @@ impl Router {
         if self.owns(target) {
             return Verdict::Deliver;
         }
-        // Multicast stays in its network, because there is no multicast routing.
+        // Multicast packets stay in their network, because there is no multicast routing.
         if target.is_multicast() || self.is_broadcast(target) {
             return Verdict::Drop(DropReason::Broadcast);
         }
@@ -212,7 +217,7 @@ impl Router {
         }
     }
 
-    /// The egress and the frame that the router sends if it forwards `frame` in one piece.
+    /// If the router forwards `frame` in one piece, the egress and the frame that it sends.
     #[must_use]
     pub fn forwarded(&self, ingress: usize, frame: &[u8]) -> Option<(usize, Vec<u8>)> {
         let Verdict::Forward { egress, next_mac } = self.decide(ingress, frame) else {
@@ -232,7 +237,7 @@ impl Router {
         Some((egress, sent))
     }
 
-    /// An ICMP error, unless none may be sent for the packet.
+    /// The verdict that sends an ICMP error, or drops the packet if no error may be sent for it.
     fn icmp_error(&self, packet: Packet<'_>, error: IcmpError) -> Verdict {
         let is_error = packet.protocol() == ICMP
             && packet
@@ -248,8 +253,8 @@ impl Router {
         Verdict::SendError(error)
     }
 
-    /// The interface and the next hop for an address. The longest prefix has priority; at equal
-    /// length, an interface's network has priority over a route.
+    /// The interface and the next hop for an address. The longest prefix has priority. If two
+    /// prefixes have the same length, the network of an interface has priority over a route.
     #[must_use]
     pub fn next_hop(&self, target: Ipv4Addr) -> Option<(usize, Ipv4Addr)> {
         let direct = self
@@ -300,7 +305,8 @@ impl Router {
         self.interfaces.iter().any(is_own)
     }
 
-    /// Whether an address is the limited broadcast or that of an interface's network.
+    /// Whether an address is the limited broadcast address, or the broadcast address of an
+    /// interface's network.
     fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         let is_in = |interface: &Interface| interface.network.is_broadcast(address);
         address.is_broadcast() || self.interfaces.iter().any(is_in)

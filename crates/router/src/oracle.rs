@@ -1,8 +1,8 @@
 //! Checks the frames that a router sent.
 //!
-//! The model decides what must happen. The oracle then checks every byte of the router's output by
-//! rules of its own. It does not compare with a frame that the model made, so a fault in the model
-//! cannot hide one in the router.
+//! The model decides the required action. The oracle then checks every byte of the router's output
+//! by its own rules. It does not compare the output with a frame that the model made, so a fault in
+//! the model cannot hide a fault in the router.
 
 use thiserror::Error;
 
@@ -30,7 +30,7 @@ pub enum Breach {
     Unexpected {
         /// Number of frames.
         frames: usize,
-        /// What the router must do.
+        /// The required action.
         verdict: Verdict,
     },
     /// The wrong interface sent the frame.
@@ -60,7 +60,7 @@ pub enum Breach {
         /// The interface's own address.
         expected: Mac,
     },
-    /// The TTL is not one less.
+    /// The TTL of the output is not that of the input less one.
     #[error("{ttl} hops left, expected {expected}")]
     Ttl {
         /// TTL of the output.
@@ -68,7 +68,7 @@ pub enum Breach {
         /// The TTL of the input less one.
         expected: u8,
     },
-    /// A byte changed that must stay as it was.
+    /// A byte changed that must not change.
     #[error("byte {at} of the packet changed from {before:#04x} to {after:#04x}")]
     Changed {
         /// Offset in the packet.
@@ -102,11 +102,11 @@ pub enum Breach {
     Message(&'static str),
 }
 
-/// Checks the frames that a router sent after it received `sent` on `ingress`. Returns what the
-/// router had to do.
+/// Checks the frames that a router sent after it received `sent` on `ingress`. Returns the required
+/// action.
 ///
 /// # Errors
-/// The first rule that the output breaks.
+/// The error is the first rule that the output breaks.
 pub fn check(
     router: &Router,
     ingress: usize,
@@ -196,7 +196,8 @@ fn check_output<'a>(
     Ok(packet)
 }
 
-/// Checks that only TTL and checksum changed, and the TTL by one. Parsing has checked the checksum.
+/// Checks that only the TTL and the checksum changed, and that the TTL decreased by one. The parser
+/// has checked the checksum.
 fn check_forwarded(before: Packet<'_>, after: Packet<'_>) -> Result<(), Breach> {
     let (old, new) = (before.bytes(), after.bytes());
     if old.len() != new.len() {
@@ -248,7 +249,7 @@ fn check_fragments(before: Packet<'_>, fragments: &[Packet<'_>]) -> Result<(), B
         if fragment.more_fragments() != (!is_last || before.more_fragments()) {
             return Err(Breach::Fragments("a wrong flag \"more fragments\""));
         }
-        // Length, flags, offset, TTL and checksum may differ; the other fields may not.
+        // Only length, flags, offset, TTL and checksum may differ.
         let header = &before.header()[..20];
         check_unchanged(
             header,

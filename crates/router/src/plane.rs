@@ -8,22 +8,22 @@ use serde::Serialize;
 use crate::bpf::{self, License, Link, Mode, Program, forward, pass};
 use crate::error::RouterError;
 
-/// Programs attached to interfaces. Dropping it detaches them.
+/// Programs attached to interfaces. Dropping this detaches them.
 #[derive(Debug)]
 pub struct Plane {
     links: Vec<(Interface, Link)>,
 }
 
-/// Where each program runs.
+/// The mode in which each program runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Attached {
     /// The mode by interface.
     pub interfaces: BTreeMap<String, Mode>,
 }
 
-/// Forwards in XDP the frames that the interfaces of a router receive.
+/// Attaches programs that forward the frames that the interfaces of a router receive.
 ///
-/// The devices that send the frames must accept redirected frames. Real devices do; veth devices do
+/// The devices that send the frames must accept redirected frames. Real devices do. Veth devices do
 /// if their far ends have a program, see [`accept_redirected`].
 ///
 /// # Errors
@@ -34,11 +34,12 @@ pub fn in_xdp(interfaces: &[Interface]) -> Result<Plane, RouterError> {
     })
 }
 
-/// Makes veth devices accept frames that programs redirect to their far ends. Attaches a program that
-/// passes every frame: a veth device has a queue for redirected frames only while it has a program.
+/// Makes veth devices accept frames that programs redirect to their far ends. For this, the
+/// function attaches a program that passes every frame, because a veth device has a queue for
+/// redirected frames only while it has a program.
 ///
 /// # Errors
-/// As [`in_xdp`].
+/// The same errors as [`in_xdp`].
 pub fn accept_redirected(interfaces: &[Interface]) -> Result<Plane, RouterError> {
     attach(interfaces, |_| bpf::load(&pass(), License::Mit))
 }
@@ -59,7 +60,7 @@ fn attach(
 }
 
 impl Plane {
-    /// Where each program runs.
+    /// The mode in which each program runs.
     #[must_use]
     pub fn attached(&self) -> Attached {
         Attached {

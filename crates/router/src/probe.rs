@@ -1,11 +1,11 @@
 //! Sends test cases to a real router and checks each output with the oracle.
 //!
-//! A port is an interface of the router with the host's interface on the other end of the link. The
-//! probe reads addresses, networks and MTUs from the kernel, so that the model is of the real router.
-//! One host sends a frame, and the probe receives on all hosts.
+//! A port is an interface of the router and the host's interface on the other end of the link. The
+//! probe reads addresses, networks and MTUs from the kernel, so that the model describes the real
+//! router. One host sends a frame, and the probe receives on all hosts.
 //!
-//! Linux limits the rate of ICMP errors by default, and cases then fail. Switch the limit off
-//! (`net.ipv4.icmp_ratemask=0`).
+//! By default, Linux limits the rate of ICMP errors, and then cases fail. Turn the limit off with
+//! `net.ipv4.icmp_ratemask=0`.
 
 use std::net::Ipv4Addr;
 use std::thread;
@@ -33,13 +33,13 @@ pub struct Port {
     pub host: interface::Interface,
 }
 
-/// Longest wait for the output of a case that has one frame.
+/// Longest wait for an output of one frame.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Time to receive when the router must send nothing, or an unknown number of fragments.
+/// How long the probe receives if the router must send nothing, or an unknown number of fragments.
 const RECEIVE_TIME: Duration = Duration::from_millis(60);
 
-/// Bytes of the longest frame: that of the longest IPv4 packet, rounded up.
+/// Length of the longest frame in bytes: a frame with the longest IPv4 packet, rounded up.
 const LONGEST_FRAME_BYTES: usize = 1 << 16;
 
 /// An address of TEST-NET-1 (RFC 5737), to which no router has a route.
@@ -52,7 +52,7 @@ pub struct CaseResult {
     pub case: String,
     /// Index of the port that the frame was sent to.
     pub ingress: usize,
-    /// What the router must do.
+    /// The required action.
     pub expected: String,
     /// Frames that the router sent.
     pub frames: usize,
@@ -83,7 +83,7 @@ struct Template {
     dont_fragment: bool,
     /// Bytes of the UDP payload.
     bytes: usize,
-    /// Changes the finished frame.
+    /// A function that changes the finished frame.
     change: fn(&mut [u8]),
 }
 
@@ -126,7 +126,7 @@ impl Template {
     }
 }
 
-/// Packets of both extreme sizes, and packets with few and many hops left.
+/// Packets of the smallest and the largest size, and packets with few and many hops left.
 fn sizes_and_hops(ordinary: &Template, longest_bytes: usize, egress: usize) -> Vec<Template> {
     let next = format!("to port {egress}");
     let long = ordinary.named(format!("longest frame {next}"));
@@ -358,8 +358,8 @@ impl Probe {
     }
 }
 
-/// Whether a frame is a copy of `sent`, a fragment of it or an ICMP error about it. Then its packet,
-/// or the packet that it quotes, has the same identification and protocol.
+/// Whether a frame is a copy of `sent`, a fragment of it or an ICMP error about it. If so, its
+/// packet, or the packet that the error quotes, has the same identification and protocol as `sent`.
 fn is_related(frame: &[u8], sent: &[u8]) -> bool {
     let identity =
         |packet: &[u8]| (packet.len() >= IPV4_BYTES).then(|| (read_u16(packet, 4), packet[9]));

@@ -1,7 +1,8 @@
-//! Counts the frames of a stream where they arrive.
+//! Counts the frames of a stream at their destination.
 //!
 //! In XDP a program counts and drops them at little cost. A packet socket also reads each sequence
-//! number. It counts the frames that arrived while its buffer was full: the router did not lose them.
+//! number. It counts separately the frames that arrived while its buffer was full, because the
+//! router did not lose these frames.
 
 use perpacket_linux::interface::Interface;
 use perpacket_linux::packet::{PacketSocket, ReceiveBuffers};
@@ -28,8 +29,8 @@ pub struct Received {
     pub frames: u64,
     /// Their bytes, without check sequences.
     pub bytes: u64,
-    /// Frames that came after one with a higher number, or twice; `None` if the receiver does not read
-    /// sequence numbers.
+    /// Frames that arrived after a frame with a higher number, or twice. `None` if the receiver
+    /// does not read sequence numbers.
     pub out_of_order: Option<u64>,
     /// Frames of any kind that arrived while the receiver's buffer was full.
     pub overflowed: u64,
@@ -111,7 +112,7 @@ impl Receiver {
     /// Reads the frames that wait and returns the counts since the receiver was opened.
     ///
     /// # Errors
-    /// Those of recvmmsg(2) and bpf(2).
+    /// The errors of recvmmsg(2) and bpf(2).
     pub fn read(&mut self) -> Result<Received, RouterError> {
         match &mut self.counter {
             Counter::Socket(counter) => counter.read(),

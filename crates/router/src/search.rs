@@ -1,7 +1,7 @@
 //! The highest rate without loss: RFC 2544, section 26.1, by bisection.
 //!
-//! The search uses no router and no clock, only trials. So a dropper with a known limit
-//! ([`KnownDropper`]) can test it.
+//! The search uses no router and no clock, only trials. So a model of a device with a known limit
+//! ([`KnownDropper`]) can test the search.
 
 use std::convert::Infallible;
 
@@ -29,7 +29,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Share of the frames sent that the router lost.
+    /// Lost frames as a fraction of the sent frames. Only frames that the router lost count.
     #[must_use]
     pub fn loss(&self) -> f64 {
         if self.sent == 0 {
@@ -39,8 +39,8 @@ impl Outcome {
         self.sent.saturating_sub(arrived) as f64 / self.sent as f64
     }
 
-    /// Whether the generator achieved the rate: it sent all frames within the planned time, and not
-    /// faster.
+    /// Whether the generator achieved the rate. It did if it sent all frames within the planned
+    /// time, and not faster.
     #[must_use]
     pub fn achieved_rate(&self) -> bool {
         self.sent as f64 >= self.planned as f64 * RATE_SHARE
@@ -49,15 +49,16 @@ impl Outcome {
     }
 }
 
-/// Smallest share of a rate with which a generator achieves it.
+/// Smallest fraction of the frames or the rate that counts as achieving the rate.
 const RATE_SHARE: f64 = 0.99;
 
-/// Seconds by which a stream may end late or early at any rate, because single frames are delayed.
+/// Tolerated difference between the planned and the actual end of a stream, in seconds. It does not
+/// depend on the rate, because single frames are delayed.
 const LATE_S: f64 = 0.01;
 
 /// A device that forwards frames, real or modelled.
 pub trait Trial {
-    /// Why a trial fails.
+    /// The reason why a trial fails.
     type Error;
 
     /// Offers a rate in frames a second.
@@ -74,11 +75,11 @@ pub struct Settings {
     pub lowest_pps: f64,
     /// The highest rate to try.
     pub highest_pps: f64,
-    /// The search ends when the rates with and without loss differ by this share.
+    /// The search ends when the rates with and without loss differ by at most this fraction.
     pub resolution: f64,
-    /// Largest loss with which a rate passes, as a share of the frames; zero in RFC 2544.
+    /// Largest loss of a passing rate, as a fraction of the frames. It is zero in RFC 2544.
     pub tolerated_loss: f64,
-    /// Trials that a rate must pass. The first may pass by chance.
+    /// Number of trials that a rate must pass, because a rate may pass one trial by chance.
     pub confirmations: u32,
 }
 
@@ -115,7 +116,7 @@ pub struct Found {
     pub throughput_pps: Option<f64>,
     /// The lowest rate that failed; `None` if no rate did.
     pub failed_pps: Option<f64>,
-    /// Whether the generator was the limit: the router may carry more.
+    /// Whether the generator was the limit. The router may then forward more.
     pub generator_limited: bool,
     /// All trials in order.
     pub steps: Vec<Step>,
@@ -148,7 +149,7 @@ pub fn throughput<T: Trial>(
         }
         rate_pps = match (found.throughput_pps, found.failed_pps) {
             (Some(_), None) => break,
-            // The geometric mean, because the rates may differ by a factor of a thousand.
+            // Use the geometric mean, because the rates may differ by a factor of a thousand.
             (Some(good), Some(bad)) if bad / good > 1.0 + settings.resolution => {
                 (good * bad).sqrt()
             }
@@ -163,7 +164,7 @@ pub fn throughput<T: Trial>(
     Ok(found)
 }
 
-/// Why a rate passed or failed.
+/// The reason why a rate passed or failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RateResult {
     Passed,
@@ -185,7 +186,7 @@ fn offer<T: Trial>(
         let step = settings.step(rate_pps, outcome);
         steps.push(step);
         if !step.passed {
-            // Loss counts first: a generator that is too slow does not cause it.
+            // Check loss first, because a generator that is too slow does not cause loss.
             return Ok(if step.loss > settings.tolerated_loss {
                 RateResult::Lost
             } else {
@@ -196,7 +197,8 @@ fn offer<T: Trial>(
     Ok(RateResult::Passed)
 }
 
-/// Measures the loss at each rate, with one trial. A rate passes under the rules of a search.
+/// Measures the loss at each rate with one trial. A rate passes under the same rules as in a
+/// search.
 ///
 /// # Errors
 /// The first error of a trial.
@@ -232,7 +234,7 @@ impl Settings {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// The first setting out of range.
+    /// The error names the first setting that is out of range.
     pub fn check(&self) -> Result<(), RouterError> {
         let wrong = |name, value: f64, expected| {
             Err(RouterError::Setting {
@@ -257,12 +259,12 @@ impl Settings {
     }
 }
 
-/// A device with a known limit: it forwards frames at a rate, and has a queue.
+/// A device with a known limit. It forwards frames at a rate and has a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownDropper {
     /// Frames a second that it forwards.
     pub capacity_pps: f64,
-    /// Most frames in the queue.
+    /// Maximum number of frames in the queue.
     pub queue_frames: f64,
     /// The highest rate of the generator before it.
     pub generator_pps: f64,
@@ -271,8 +273,8 @@ pub struct KnownDropper {
 }
 
 impl KnownDropper {
-    /// The highest rate without loss in a trial of this length. The queue must have room for the
-    /// frames beyond the capacity.
+    /// The highest rate without loss in a trial of this length. At this rate, the frames beyond the
+    /// capacity just fit into the queue.
     #[must_use]
     pub fn throughput_pps(&self) -> f64 {
         self.capacity_pps + self.queue_frames / self.duration_s
@@ -364,7 +366,7 @@ mod tests {
         };
         let found = search(&mut trial);
         assert!(found.generator_limited);
-        // The generator achieves a rate if it sends 99 % of the frames.
+        // The generator counts as achieving a rate if it sends 99 % of the frames.
         assert!((290_000.0..305_000.0).contains(&found.throughput_pps.unwrap()));
     }
 

@@ -15,7 +15,7 @@ pub(crate) const SEQUENCE_AT: usize = MARK_AT + 8;
 /// Bytes of mark, stream number and sequence number.
 const MARKED_BYTES: usize = 16;
 
-/// Bytes of a frame with check sequence (RFC 2544, IEEE 802.3).
+/// Range of frame lengths in bytes, with check sequence (RFC 2544, IEEE 802.3).
 const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=1518;
 
 /// A stream of frames that differ only in their sequence number: one flow of a test.
@@ -23,7 +23,7 @@ const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=1518;
 pub struct Stream {
     /// Addresses, ports and hops.
     pub headers: UdpFrame,
-    /// Number of this stream, different from that of other streams.
+    /// Number of this stream, which differs from the numbers of other streams.
     pub number: u32,
     /// Bytes of each frame with its check sequence, from 64 to 1518.
     pub frame_bytes: usize,

@@ -9,14 +9,14 @@ use crate::generator::Generator;
 use crate::receiver::{Received, Receiver};
 use crate::search::{Outcome, Trial};
 
-/// Longest wait for frames in flight: two seconds in RFC 2544, section 23.
+/// Longest wait for frames in flight. RFC 2544, section 23, specifies two seconds.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// A trial ends after this time without frames. On one machine frames wait in queues for milliseconds
-/// at most, and the full two seconds would be most of a short trial.
+/// A trial ends after this time without frames. On one machine, frames wait in queues for
+/// milliseconds at most. Two seconds would be most of a short trial.
 const IDLE_LIMIT: Duration = Duration::from_millis(200);
 
-/// Time between reads of the receiver. Its buffer has room for much more.
+/// Interval at which the receiver is read. The receiver's buffer has room for many more frames.
 const READ_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Trials with a generator and a receiver.

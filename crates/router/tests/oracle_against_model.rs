@@ -18,8 +18,9 @@ fn mac(last: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, last]
 }
 
-/// Four networks 10.0.N.0/24 with a host .2 on each, and 172.16/12 behind the host of network 3. The
-/// MTU of network 3 is 576 bytes, that of the others 1500.
+/// A router with four networks 10.0.N.0/24. Each has a host with the address 10.0.N.2, and
+/// 172.16/12 is behind the host of network 3. The MTU of network 3 is 576 bytes, and that of the
+/// other networks is 1500.
 fn router() -> Router {
     let network = |n: u8, host: u8| Ipv4Addr::new(10, 0, n, host);
     Router {

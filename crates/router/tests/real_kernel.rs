@@ -1,4 +1,4 @@
-//! The oracle checks the kernel's own forwarding and forwarding in XDP. Generator and receiver
+//! The oracle checks forwarding by the kernel and forwarding in XDP. A generator and a receiver
 //! measure both. The tests skip if the machine has no network namespaces.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -80,7 +80,7 @@ impl Laboratory {
                 "-n {name} route add default via 10.77.{host}.1"
             )));
         }
-        // Permanent neighbours, so that no packet waits for ARP.
+        // Use permanent neighbours, so that no packet waits for ARP.
         for host in 0..laboratory.hosts {
             let mac = laboratory.host_interface(host).hardware().unwrap().mac;
             let octets: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -269,7 +269,8 @@ fn all_live_frames_arrive_although_the_kernel_reuses_their_pages() {
     let Some(laboratory) = Laboratory::build("l") else {
         return;
     };
-    // The kernel reuses pages after one batch. Reused pages have other addresses and TTLs.
+    // The kernel reuses pages after one batch. The router has changed addresses and TTLs in these
+    // pages.
     let outcome =
         plane::accept_redirected(&[laboratory.router_interface(0)]).and_then(|_accepting| {
             laboratory.trial(generator::Method::Live, receiver::Method::Xdp, 20_000.0)

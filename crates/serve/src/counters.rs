@@ -1,4 +1,5 @@
-//! The counters of each worker. Only the worker writes them; any thread or process may read them.
+//! The counters of each worker. Only the worker writes its counters. Any thread or process may read
+//! them.
 //!
 //! They are in memory that forked processes share, so that one report covers all architectures. With
 //! a single writer, an addition needs no locked instruction.
@@ -26,7 +27,7 @@ shareable! {
         pub bytes_sent: Counter,
         /// Files found in the cache.
         pub cache_hits: Counter,
-        /// Files not found there.
+        /// Files not found in the cache.
         pub cache_misses: Counter,
         /// Prebuilt responses sent.
         pub prebuilt: Counter,
@@ -38,21 +39,22 @@ shareable! {
         pub cache_bytes: Counter,
         /// Jobs of helper threads.
         pub cold_reads: Counter,
-        /// The worker's process, if it has its own.
+        /// Process ID of the worker, if it runs in its own process.
         pub process: Counter,
-        /// The next number of SPECweb99's POST records; all workers use the first worker's.
+        /// Number of the next POST record of SPECweb99. All workers use the counter of the first
+        /// worker.
         pub post_records: Counter,
         /// CPU time of the process when it accepted its first connection, in nanoseconds.
         pub startup_cpu_ns: Counter,
-        /// Page faults at that time.
+        /// Page faults of the process when it accepted its first connection.
         pub startup_faults: Counter,
-        /// Context switches at that time.
+        /// Context switches of the process when it accepted its first connection.
         pub startup_switches: Counter,
         /// User time of processes that have ended, in nanoseconds.
         pub ended_user_ns: Counter,
         /// System time of processes that have ended, in nanoseconds.
         pub ended_system_ns: Counter,
-        /// Responses by index of their status.
+        /// Responses by status, in the order of [`Status::ALL`].
         pub responses: [Counter; Status::ALL.len()],
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a server cannot start, or failed.
+/// The reason why a server cannot start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A setting is out of range, or two contradict each other.
@@ -19,17 +19,17 @@ pub enum ServeError {
     Root {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The user that root becomes cannot read the root folder.
+    /// The user that the server switches to cannot read the root folder.
     #[error("--root {}: user {user} cannot read it: {source}", path.display())]
     Unreadable {
         /// The folder.
         path: PathBuf,
         /// The user.
         user: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A file of an option cannot be used.
@@ -39,7 +39,7 @@ pub enum ServeError {
         option: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         problem: String,
     },
     /// Listening on the address failed.
@@ -47,7 +47,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The machine lacks a feature that was requested.

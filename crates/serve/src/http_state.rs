@@ -1,5 +1,5 @@
-//! The state of HTTP on a connection, between two reads. It is small: a server may have ten thousand
-//! idle connections.
+//! The state of HTTP on a connection, between two reads. It is small, because a server may have ten
+//! thousand idle connections.
 
 use std::net::IpAddr;
 
@@ -14,11 +14,11 @@ pub struct HttpState {
     pub searched_bytes: usize,
     /// Requests answered, modulo 2^32.
     pub answered: u32,
-    /// The last response is in the output. Input after it is not parsed.
+    /// The last response of the connection is in the output. Input after its request is not parsed.
     pub closing: bool,
     /// CPU time that a `/work` request on a loop has already used, in microseconds.
     pub work_done_us: u64,
-    /// A request whose body is incomplete, or that waits for a job.
+    /// A request whose body is incomplete, or a request that waits for a job.
     pub pending: Option<Box<PendingBody>>,
 }
 
@@ -27,7 +27,7 @@ pub struct HttpState {
 pub struct PendingBody {
     /// The head, which is parsed again when the body is complete.
     pub head: Vec<u8>,
-    /// Extracts the body from the input.
+    /// Decoder that extracts the body from the input.
     pub reader: BodyReader,
     /// The body so far.
     pub body: Vec<u8>,

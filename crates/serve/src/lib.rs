@@ -1,9 +1,10 @@
 //! The web server under test: HTTP/1.1 over files and a few computed routes, in five architectures.
 //!
-//! The architecture is a factor of the experiment, as in the paper on the Flash server (Pai, Druschel
-//! and Zwaenepoel, USENIX 1999). To compare architectures and nothing else, all five share one request
-//! path and one policy of caching: [`worker`] turns input into responses and knows nothing of threads
-//! or polling. The architectures in `run` differ only in how they wait.
+//! The architecture is a factor of the experiment, as in the paper on the Flash server (Pai,
+//! Druschel and Zwaenepoel, USENIX 1999). So that a comparison shows only the effect of the
+//! architecture, all five share one request path and one policy of caching: [`worker`] turns input
+//! into responses and does not depend on threads or polling. The architectures in `run` differ only
+//! in how they wait.
 //!
 //! | folder or file | content |
 //! |---|---|

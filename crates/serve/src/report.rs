@@ -36,7 +36,7 @@ pub struct Report {
     pub responses: BTreeMap<u16, u64>,
     /// CPU time of all threads and processes, in seconds.
     pub cpu_s: CpuReport,
-    /// The part that each process used before its first connection.
+    /// CPU time and counts that each process used before its first connection.
     pub startup: StartupReport,
     /// Means per request, start-up excluded; absent before the first request.
     pub per_request: Option<PerRequest>,
@@ -72,7 +72,7 @@ pub struct CpuReport {
     pub system: f64,
 }
 
-/// Used before the first connection.
+/// Resources that the processes used before their first connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StartupReport {
     /// CPU time, user and kernel, in seconds.
@@ -101,9 +101,9 @@ pub struct PerRequest {
 /// Page faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// Without disk.
+    /// Faults that were resolved without the disk.
     pub minor: u64,
-    /// With disk.
+    /// Faults that read from the disk.
     pub major: u64,
 }
 
@@ -123,13 +123,13 @@ pub struct CacheReport {
     pub hits: u64,
     /// Files not found.
     pub misses: u64,
-    /// Prebuilt responses sent: one piece, built once a second.
+    /// Prebuilt responses sent. Each is in one piece and is built once a second.
     pub prebuilt: u64,
     /// Comparisons with the file on disk.
     pub revalidated: u64,
-    /// Files now, over all workers.
+    /// Current number of files, over all workers.
     pub entries: u64,
-    /// Bytes now, over all workers.
+    /// Current number of bytes, over all workers.
     pub bytes: u64,
 }
 
@@ -252,7 +252,8 @@ impl Reporter {
             .collect()
     }
 
-    /// What the server's processes have used, in total and before their first connections.
+    /// Resources that the server's processes have used, in total and before their first
+    /// connections.
     fn usage(&self) -> (Usage, Startup) {
         let mut startup = Startup::default();
         for worker in self.counters.iter() {
@@ -263,7 +264,7 @@ impl Reporter {
         if self.architecture != Architecture::Processes {
             return (Usage::of_process(), startup);
         }
-        // The parent and children without connections have used everything for start-up.
+        // The usage of the parent, and of children without connections, is all start-up.
         let (mut usage, mut others) = (Usage::default(), Usage::default());
         usage.add_process(self.parent);
         others.add_process(self.parent);
@@ -285,7 +286,7 @@ impl Reporter {
     }
 }
 
-/// Used before the first connections.
+/// Resources used before the first connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Startup {
     cpu_ns: u64,

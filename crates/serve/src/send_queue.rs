@@ -1,7 +1,7 @@
 //! Responses to send: heads and small bodies in one buffer, larger bodies by reference.
 //!
-//! One sendmsg sends all of them. Bodies of up to [`COPY_BYTES`] are copied behind their heads: a copy
-//! of some hundred bytes is cheaper than one more piece for the kernel to gather.
+//! One sendmsg sends all of them. Bodies of up to [`COPY_BYTES`] are copied behind their heads:
+//! copying some hundred bytes is cheaper than letting the kernel gather one more piece.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -22,25 +22,28 @@ const COPY_BYTES: usize = 2048;
 /// Size of a new buffer, in bytes: a head and a small body.
 const TEXT_BYTES: usize = 1024;
 
-/// A queue of this many bytes is sent before more requests are answered.
+/// When the queue has this many bytes, it is sent before more requests are answered.
 const FULL_BYTES: u64 = 1 << 20;
 
-/// A queue of this many pieces is sent before more requests are answered.
+/// When the queue has this many pieces, it is sent before more requests are answered.
 const FULL_PIECES: usize = 128;
 
-/// Most slices of one sendmsg. The kernel accepts 1024, but queues rarely have more than 64.
+/// Maximum number of slices of one sendmsg. The kernel accepts 1024, but queues rarely have more
+/// than 64.
 const MAX_SLICES: usize = 64;
 
-/// Slices of most messages: a head and its body. A small array is cheaper to initialize.
+/// Number of slices that most messages need: a head and its body. A small array is cheaper to
+/// initialize.
 const STACK_SLICES: usize = 2;
 
-/// Memory of a buffer that is kept for reuse, in bytes.
-const KEPT_BYTES: usize = 1 << 16;
+/// The memory of a buffer is reduced to this many bytes before reuse.
+const REUSED_BYTES: usize = 1 << 16;
 
-/// Most bytes of one sendfile, so that other clients do not wait long.
+/// Maximum number of bytes of one sendfile. The limit keeps other clients from waiting long.
 pub const FILE_PART_BYTES: u64 = 1 << 20;
 
-/// What the kernel reads ahead by default, in bytes (`VM_READAHEAD_PAGES`, `include/linux/mm.h`).
+/// Number of bytes that the kernel reads ahead by default (`VM_READAHEAD_PAGES`,
+/// `include/linux/mm.h`).
 const READ_AHEAD_BYTES: usize = 128 << 10;
 
 /// The bytes that `/bytes` repeats.
@@ -94,7 +97,7 @@ impl SendQueue {
         self.left_bytes
     }
 
-    /// Removes everything; keeps its memory unless it is large.
+    /// Removes everything from the queue. Keeps the memory of the queue unless it is large.
     pub fn clear(&mut self) {
         self.text.clear();
         self.text.shrink_to(1 << 17);
@@ -105,18 +108,18 @@ impl SendQueue {
 
     /// Frees most of the memory of a large buffer.
     pub fn trim(&mut self) {
-        self.text.shrink_to(KEPT_BYTES);
+        self.text.shrink_to(REUSED_BYTES);
         self.pieces.shrink_to(MAX_SLICES);
     }
 
-    /// Whether [`Self::gather`] finds at most [`STACK_SLICES`] slices.
+    /// Whether the pieces in memory fit into [`STACK_SLICES`] slices.
     fn fits_stack_slices(&self) -> bool {
         let left = &self.pieces[self.first..];
         // A pattern has as many slices as its size needs.
         left.len() <= STACK_SLICES && !left.iter().any(|piece| matches!(piece, Piece::Pattern(_)))
     }
 
-    /// Appends what `write` writes to the buffer.
+    /// Calls `write` with the buffer, and queues the bytes that it appends.
     pub fn text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.text.is_empty() {
             self.start_line();
@@ -176,7 +179,8 @@ impl SendQueue {
         }
     }
 
-    /// The part of a file that comes next: file, offset and length. `None` if memory comes next.
+    /// The next piece as a part of a file: file, offset and length. `None` if the next piece is in
+    /// memory.
     pub fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)> {
         match self.pieces.get(self.first) {
             Some(Piece::File(file, part)) => {
@@ -189,11 +193,11 @@ impl SendQueue {
 
     /// Sends until everything is sent or the socket accepts no more.
     ///
-    /// With `checks_cache`, a part of a file that is not in the page cache is not sent. `warmed` skips that
-    /// check for the next part.
+    /// With `checks_cache`, the queue does not send a part of a file that is not in the page cache.
+    /// `warmed` skips this check for the next part.
     ///
     /// # Errors
-    /// Those of sendmsg and sendfile; `UnexpectedEof` if a file became shorter than its
+    /// The errors of sendmsg and sendfile; `UnexpectedEof` if a file became shorter than its
     /// `Content-Length`.
     pub fn send(
         &mut self,
@@ -246,14 +250,14 @@ impl SendQueue {
         }
         let mut flags = SendFlags::NOSIGNAL;
         if left.iter().any(|piece| matches!(piece, Piece::File(..))) {
-            // Otherwise the head is a packet of its own and wakes the client too early.
+            // Without MORE the head would be a packet of its own and wake the client too early.
             flags |= SendFlags::MORE;
         }
         let mut control = SendAncillaryBuffer::default();
         self.with_slices(|slices| rustix::net::sendmsg(socket, slices, &mut control, flags))
     }
 
-    /// Fills `slices` with the pieces in memory up to the next file; returns the number of slices.
+    /// Fills `slices` with the pieces in memory up to the next file. Returns the number of slices.
     pub fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for piece in &self.pieces[self.first..] {
@@ -325,8 +329,8 @@ impl uring::Outgoing for SendQueue {
 
 /// Whether a part of a file is in the page cache.
 ///
-/// cachestat(2) reports it since Linux 6.5, and only for files that this user may write
-/// (`can_do_cachestat` in `mm/filemap.c`). Otherwise reads are tried.
+/// cachestat(2) reports this since Linux 6.5, and only for files that this user may write
+/// (`can_do_cachestat` in `mm/filemap.c`). Otherwise [`reads_at_once`] decides.
 fn in_memory(file: &OwnedFd, offset: u64, length: u64) -> bool {
     const PAGE_BYTES: u64 = 4096;
     let pages = (offset + length).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
@@ -336,8 +340,8 @@ fn in_memory(file: &OwnedFd, offset: u64, length: u64) -> bool {
     }
 }
 
-/// Whether a byte of each read-ahead window, and the last byte, can be read without waiting. If the
-/// file system cannot report it, this is false, and a helper thread reads the part.
+/// Whether one byte of each read-ahead window, and the last byte, can be read without waiting. If
+/// the file system cannot report it, the result is false, and a helper thread reads the part.
 fn reads_at_once(file: &OwnedFd, part: Range<u64>) -> bool {
     let last = part.end.checked_sub(1);
     part.step_by(READ_AHEAD_BYTES).chain(last).all(|at| {

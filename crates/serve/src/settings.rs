@@ -11,16 +11,16 @@ use crate::error::ServeError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
-    /// A thread a core with its own listener and epoll loop; helper threads read cold files.
+    /// One thread a core with its own listener and epoll loop. Helper threads read cold files.
     #[default]
     Events,
     /// The same loop without helper threads: a cold file delays all clients.
     Single,
-    /// A pool of threads with one connection at a time each.
+    /// A pool of threads. Each thread serves one connection at a time.
     Threads,
-    /// Preforked processes with one connection at a time each.
+    /// Preforked processes. Each process serves one connection at a time.
     Processes,
-    /// A thread a core with an io_uring each; helper threads read cold files.
+    /// One thread a core with its own io_uring. Helper threads read cold files.
     Uring,
 }
 
@@ -50,7 +50,7 @@ impl Architecture {
 /// Certificate and key for TLS 1.2 and 1.3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// PEM file with the certificate chain, the server's own first.
+    /// PEM file with the certificate chain. The server's own certificate comes first.
     pub certificate: PathBuf,
     /// PEM file with the private key.
     pub key: PathBuf,
@@ -58,7 +58,7 @@ pub struct TlsSettings {
     pub resumption: bool,
 }
 
-/// The program that answers SPECweb99's CGI requests, started for each.
+/// The program that answers SPECweb99's CGI requests. The server starts it for each request.
 ///
 /// Its environment has `QUERY_STRING`, `REMOTE_ADDR`, `SCRIPT_NAME` and `DOCUMENT_ROOT` (RFC 3875). It
 /// writes the page, without a head, to standard output.
@@ -79,16 +79,18 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// How a server waits for its connections.
     pub architecture: Architecture,
-    /// CPUs to pin to, with one loop each; if empty, as many loops as usable CPUs, not pinned.
+    /// CPUs to pin to, with one loop each. If empty, the server runs one loop for each usable CPU
+    /// and does not pin them.
     pub cores: Vec<usize>,
-    /// Threads or processes in the pools of `threads` and `processes`.
+    /// Number of threads or processes in the pools of `threads` and `processes`.
     pub threads: usize,
-    /// Files larger than this, in bytes, are sent by sendfile instead of from memory.
+    /// Size in bytes. Larger files are sent by sendfile, and smaller files are sent from memory.
     ///
-    /// `benches/sendfile_threshold.py` (loopback, Zen 4, Linux 6.18): CPU time by sendfile over
-    /// from memory is 0.89 at 64 KiB, 0.70 at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB, and 1.15
-    /// at 10 KB. The default is a little above that threshold: the server searches only files in
-    /// memory for the advertisements of SPECweb99, whose pages have up to 92,160 bytes.
+    /// `benches/sendfile_threshold.py` measured the CPU time of sendfile divided by that of sending
+    /// from memory (loopback, Zen 4, Linux 6.18). The ratio is 1.15 at 10 KB, 0.89 at 64 KiB, 0.70
+    /// at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB. The default is a little above the threshold,
+    /// because the server searches only files in memory for the advertisements of SPECweb99. These
+    /// files have up to 92,160 bytes.
     ///
     /// An io_uring has no sendfile: it reads such files in parts into a buffer and sends that.
     pub sendfile_above: u64,
@@ -96,16 +98,18 @@ pub struct Settings {
     /// microseconds. A NIC does the same with adaptive interrupt coalescing. Only `events` and
     /// `single` wait; 0 turns it off.
     ///
-    /// It saves CPU time in a server that is faster than its clients and finds one or two of them
-    /// ready at a time; `benches/serve_against_nginx.py` has the figures. It adds up to this time
-    /// to the latency.
+    /// The wait saves CPU time in a server that is faster than its clients and finds only one or
+    /// two of them ready at a time. `benches/serve_against_nginx.py` has the figures. The wait adds
+    /// up to this time to the latency.
     pub coalesce_us: u64,
-    /// Memory for files, in bytes: of each loop, each process, or all threads together. Each cache
-    /// uses up to a sixteenth more for prebuilt responses.
+    /// Size of a file cache, in bytes. Each loop and each process has a cache of its own, but the
+    /// threads of `threads` share one cache. Each cache uses up to a sixteenth more for prebuilt
+    /// responses.
     pub cache_bytes: u64,
-    /// How long a cached file is served without a comparison with the disk, in milliseconds.
+    /// How long a cached file is served before it is compared with the file on disk again, in
+    /// milliseconds.
     pub revalidate_ms: u64,
-    /// Most connections at a time; `None` for as many as there are descriptors, less a reserve.
+    /// Maximum number of connections at a time. `None` is the limit of descriptors less a reserve.
     pub max_connections: Option<usize>,
     /// Longest request head, in bytes.
     pub max_header_bytes: usize,
@@ -113,11 +117,13 @@ pub struct Settings {
     pub max_body_bytes: u64,
     /// How long a connection may be idle between requests, in seconds.
     pub idle_timeout_s: f64,
-    /// How long a request may take to arrive, and a client to acknowledge more bytes, in seconds.
+    /// Longest time for a request to arrive, and longest time in which a client acknowledges no
+    /// more bytes, in seconds.
     pub request_timeout_s: f64,
     /// TLS; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// The user that root becomes after binding, by name or number; `None` for `nobody`.
+    /// The user that the server switches to after binding if root started it, by name or number.
+    /// `None` is `nobody`.
     pub user: Option<String>,
     /// Whether computed routes are served: `/work`, `/bytes` and `/specweb99`. They come before files.
     pub routes: bool,
@@ -163,7 +169,7 @@ impl Settings {
     /// Checks the settings without access to the machine.
     ///
     /// # Errors
-    /// The first setting that is out of range.
+    /// The error names the first setting that is out of range.
     pub fn check(&self) -> Result<(), ServeError> {
         let within = |setting, value: usize, (low, high)| {
             if (low..=high).contains(&value) {

@@ -79,7 +79,7 @@ impl Site {
     /// The file cannot be served.
     pub fn load(&self, path: &[u8], coding: Coding) -> Result<Arc<Entry>, FileError> {
         let root = self.root.as_ref().ok_or(FileError::Missing)?;
-        // A file that does not fit into the cache would have to be read for each request.
+        // The cache would reject a larger file, and each request would then read it again.
         let limit_bytes = self
             .settings
             .sendfile_above
@@ -92,7 +92,7 @@ impl Site {
         if !self.has_begun.load(Ordering::Relaxed) && !self.has_begun.swap(true, Ordering::Relaxed)
         {
             let usage = Usage::of_process();
-            // The slot may have counts of an earlier process.
+            // The slot may contain counts of an earlier process.
             counters.startup_cpu_ns.add(usage.cpu_ns());
             counters.startup_faults.add(usage.faults());
             counters.startup_switches.add(usage.switches());

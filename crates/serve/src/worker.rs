@@ -1,9 +1,9 @@
-//! The request path, the same in all architectures: bytes that arrived to responses to send.
+//! The request path, the same in all architectures. It turns received bytes into responses to send.
 //!
 //! A [`Worker`] answers all complete requests in its input and appends the responses to a
-//! [`SendQueue`], which the caller then sends together. It never waits. If a file has to be read from
-//! disk first, and the architecture has helper threads, it returns a job; the caller calls it again
-//! with the same input when the job is done.
+//! [`SendQueue`], which the caller then sends together. It never waits. If a file must be read from
+//! disk first, and the architecture has helper threads, it returns a job. When the job is done, the
+//! caller passes the same input again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,8 +49,8 @@ impl Clock {
         clock
     }
 
-    /// Reads the time; formats the date again in a new second. The coarse clocks need no system call
-    /// and have the resolution of the kernel's tick, 1 to 10 ms.
+    /// Reads the time, and formats the date again if a new second has begun. The coarse clocks need
+    /// no system call and have the resolution of the kernel's tick, 1 to 10 ms.
     pub fn tick(&mut self) {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         self.now_ms = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
@@ -64,12 +64,12 @@ impl Clock {
 
 /// Answers requests for one loop, thread or process.
 pub struct Worker {
-    /// Shared by all workers.
+    /// The state that all workers share.
     pub site: Arc<Site>,
     /// The time.
     pub clock: Clock,
-    /// Whether to defer requests that are not answered from the cache. They may take long, and
-    /// other clients wait.
+    /// Whether to defer requests that are not answered from the cache. Such a request may take long
+    /// and delay other clients.
     pub defers: bool,
     /// Whether this worker is a loop: other connections wait while it answers one.
     pub shares_thread: bool,
@@ -80,18 +80,19 @@ pub struct Worker {
     scratch: Vec<u8>,
 }
 
-/// Why a worker stopped before the next request.
+/// The reason why a worker stopped before the next request.
 #[derive(Debug)]
 pub enum BatchEnd {
     /// The rest of the input is an incomplete request.
     NeedsInput,
-    /// Send the output first; the input may have more requests.
+    /// The output must be sent first. The input may have more requests.
     OutputFull,
     /// A helper thread must do this job first. Then pass the same input again.
     NeedsJob(Job),
     /// The next request may take long, see [`Worker::defers`]. Pass the same input again later.
     Deferred,
-    /// Close the connection after the output is sent; `true` if the client may still be sending.
+    /// Close the connection after the output is sent. The value is true if the client may still be
+    /// sending.
     Close(bool),
 }
 
@@ -100,7 +101,7 @@ pub enum BatchEnd {
 pub struct Batch {
     /// Bytes of the input that were consumed.
     pub used: usize,
-    /// Why it ended.
+    /// The reason why the batch ended.
     pub end: BatchEnd,
 }
 
@@ -113,7 +114,7 @@ enum Handled {
 }
 
 impl Handled {
-    /// Why the batch ends here; `None` if it goes on.
+    /// The reason why the batch ends here; `None` if it goes on.
     fn batch_end(self) -> Option<BatchEnd> {
         match self {
             Self::Done => None,
@@ -124,7 +125,8 @@ impl Handled {
 }
 
 impl Worker {
-    /// A worker that counts in `slot`. With `returns_jobs` it returns jobs instead of reading files.
+    /// A worker that counts in `slot`. With `returns_jobs` it returns a job instead of reading a
+    /// file.
     pub fn new(site: Arc<Site>, slot: usize, cache: CacheHandle, returns_jobs: bool) -> Self {
         Self {
             site,
@@ -163,7 +165,7 @@ impl Worker {
     }
 
     /// Sets the result of a job. The next call of [`Self::answer`] must be for the connection that
-    /// needed it.
+    /// requested the job.
     pub fn set_job_result(&mut self, result: JobResult) {
         self.cache_loaded(&result);
         self.job_result = Some(result);
@@ -188,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// Answers one request or reads a part of it. `None` if there may be more requests.
+    /// Answers one request or reads a part of it. Returns `None` if there may be more requests.
     fn next(
         &mut self,
         http: &mut HttpState,
@@ -287,7 +289,7 @@ impl Worker {
         http: &mut HttpState,
         out: &mut SendQueue,
     ) -> Handled {
-        // The undecoded path is a key of the cache for most files, so most requests end here.
+        // The undecoded path is the cache key of most files, so most requests end here.
         let (path, _) = split_query(request.target);
         if matches!(request.method, Method::Get | Method::Head)
             && let Some(entry) = self.cached(path, request.accept_encoding)
@@ -313,7 +315,7 @@ impl Worker {
                 entry = self.cached_coding(path, coding)?;
             }
         }
-        // A file that a helper read for this request was counted as a miss.
+        // If a helper thread read the file for this request, the miss is counted already.
         if self.job_result.is_none() {
             self.counters().cache_hits.add(1);
         }
@@ -352,7 +354,7 @@ impl Worker {
         self.cache.with(|cache| cache.insert(path, entry, counters));
     }
 
-    /// A file that is not in the cache: the result of a job, or read now.
+    /// A file that is not in the cache: the result of a job, or a file that is read now.
     fn load(&mut self, path: &[u8], coding: Coding) -> Result<Result<Arc<Entry>, FileError>, Job> {
         match self.job_result.take() {
             Some(JobResult::Loaded {
@@ -379,9 +381,9 @@ impl Worker {
     }
 }
 
-/// Whether a partial head is still partial: the new bytes contain no empty line.
+/// Whether a partial head is still partial, because the new bytes contain no empty line.
 ///
-/// Otherwise the head of a client that sends byte by byte would be parsed once per byte.
+/// Without this check, the head of a client that sends byte by byte would be parsed once per byte.
 fn is_still_partial(searched_bytes: usize, input: &[u8], limit_bytes: usize) -> bool {
     if searched_bytes == 0 || input.len() >= limit_bytes.min(TARGET_BYTES) {
         return false;

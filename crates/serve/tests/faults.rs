@@ -15,8 +15,9 @@ use rustix::net::sockopt::{
 };
 use started::{Started, pattern, settings};
 
-/// Both event loops and blocking calls: the code paths that differ.
-const WAYS: [Architecture; 3] = [
+/// One event loop with epoll, one with io_uring, and one pool with blocking calls: their code paths
+/// differ.
+const ARCHITECTURES: [Architecture; 3] = [
     Architecture::Events,
     Architecture::Threads,
     Architecture::Uring,
@@ -32,7 +33,7 @@ fn first_core() -> usize {
 
 fn quick(architecture: Architecture) -> Settings {
     Settings {
-        // Long enough for a client on a busy machine to begin.
+        // Long enough for a client on a busy machine to send its first request.
         idle_timeout_s: 1.5,
         request_timeout_s: 0.3,
         ..settings(architecture)
@@ -75,7 +76,7 @@ fn malformed_and_oversized_requests_get_an_error_status_and_close_the_connection
             400,
         ),
     ];
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for (request, status) in &cases {
             for mut client in server.both() {
@@ -90,7 +91,7 @@ fn malformed_and_oversized_requests_get_an_error_status_and_close_the_connection
 
 #[test]
 fn slow_and_idle_clients_are_closed_by_the_time_outs() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(quick(architecture));
         for mut slow in server.both() {
             slow.send("GET / HT");
@@ -113,7 +114,7 @@ fn slow_and_idle_clients_are_closed_by_the_time_outs() {
 
 #[test]
 fn a_client_that_reads_nothing_is_closed() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(quick(architecture));
         let clients = server.both().map(|mut client| {
             client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -126,8 +127,8 @@ fn a_client_that_reads_nothing_is_closed() {
     }
 }
 
-/// The kernel reports a socket as writable only when a third of its send buffer is free. A client that
-/// reads steadily may take longer than the time-out for that.
+/// The kernel reports a socket as writable only when a third of its send buffer is free. A client
+/// that reads slowly but steadily may need longer than the time-out to free that much.
 #[test]
 fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
     const BODY_BYTES: usize = 6 << 20;
@@ -153,7 +154,7 @@ fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
         assert_eq!(server.finish().connections.timed_out, 0);
     };
     std::thread::scope(|scope| {
-        for architecture in WAYS.into_iter().chain([Architecture::Single]) {
+        for architecture in ARCHITECTURES.into_iter().chain([Architecture::Single]) {
             scope.spawn(move || read_all(architecture));
         }
     });
@@ -161,7 +162,7 @@ fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
 
 #[test]
 fn a_last_response_arrives_whole_also_when_the_client_sends_more() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for mut client in server.both() {
             let last = "GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
@@ -191,7 +192,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Below the size from which files are not read into memory.
+            // The file stays smaller than the size from which files are not read into memory.
             for _ in 0..20_000 {
                 log.write_all(b"line\n").unwrap();
                 if stop.load(Ordering::Relaxed) {
@@ -202,7 +203,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
         for _ in 0..50 {
             let answer = server.get("/log", "");
             assert_eq!(answer.status, 200);
-            // The kernel raises the length page by page: the end may be inside a line.
+            // The kernel raises the length page by page, so the end may be inside a line.
             let lines = b"line\n".iter().cycle().take(answer.body.len());
             assert!(answer.body.len() >= 5 && answer.body.iter().eq(lines));
         }
@@ -214,7 +215,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
 fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
     const MOST_BYTES: usize = 300 << 20;
     let request = format!("GET /a.txt HTTP/1.1\r\nHost: {}\r\n\r\n", "h".repeat(400));
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             request_timeout_s: 600.0,
             ..settings(architecture)
@@ -252,7 +253,7 @@ fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
 
 #[test]
 fn a_half_closed_client_gets_its_responses() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for mut client in server.both() {
             client.send(
@@ -268,7 +269,7 @@ fn a_half_closed_client_gets_its_responses() {
 
 #[test]
 fn clients_that_reset_their_connections_leave_nothing_behind() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         for number in 0..40 {
             let mut client = if number < 20 {
@@ -294,7 +295,7 @@ fn clients_that_reset_their_connections_leave_nothing_behind() {
 
 #[test]
 fn nothing_outside_the_root_is_served() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();
         let server = Started::new(settings(architecture));
@@ -331,19 +332,19 @@ fn a_pipe_in_the_root_does_not_block_the_server() {
 
 #[test]
 fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             revalidate_ms: 0,
             ..settings(architecture)
         });
         let path = server.root().join("a.txt");
         assert_eq!(server.get("/a.txt", "").body, pattern(612));
-        // The cache's clock is as coarse as the kernel's tick.
+        // The clock of the cache is only as fine as the kernel's tick.
         let tick = || std::thread::sleep(Duration::from_millis(30));
         tick();
         fs::write(&path, "new").unwrap();
         assert_eq!(server.get("/a.txt", "").text(), "new");
-        // The same for a file that is requested often.
+        // Test the same for a file that is requested often.
         let mut client = server.connect();
         for text in ["new", "newer"] {
             fs::write(&path, text).unwrap();
@@ -363,7 +364,7 @@ fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found(
 
 #[test]
 fn a_file_truncated_while_it_is_sent_closes_only_that_connection() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         let path = server.root().join("huge");
         let file = fs::File::create(&path).unwrap();
@@ -383,7 +384,7 @@ fn a_file_truncated_while_it_is_sent_closes_only_that_connection() {
 
 #[test]
 fn a_file_deleted_while_it_is_sent_arrives_whole() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(settings(architecture));
         let mut client = server.connect();
         client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -396,7 +397,7 @@ fn a_file_deleted_while_it_is_sent_arrives_whole() {
 #[test]
 fn a_disk_error_is_500_for_that_request_alone() {
     // A read of address 0 in `/proc/self/mem` fails with EIO, like a failed disk.
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             root: Some("/proc/self".into()),
             ..settings(architecture)
@@ -409,7 +410,7 @@ fn a_disk_error_is_500_for_that_request_alone() {
 
 #[test]
 fn clients_above_the_limit_get_503_with_retry_after() {
-    for architecture in WAYS {
+    for architecture in ARCHITECTURES {
         let server = Started::new(Settings {
             max_connections: Some(2),
             ..settings(architecture)
@@ -435,7 +436,7 @@ fn clients_above_the_limit_get_503_with_retry_after() {
 fn the_cache_stays_within_its_budget_when_files_do_not_fit() {
     let server = Started::new(Settings {
         cache_bytes: 64 << 10,
-        // One loop, because each has a budget of its own.
+        // Run one loop, because each loop has a cache budget of its own.
         cores: vec![first_core()],
         ..settings(Architecture::Events)
     });

@@ -10,12 +10,12 @@ use perpacket_serve::{Architecture, ServeError, Server, Settings};
 use started::{Started, pattern, settings};
 
 /// A server of each architecture that can run in a thread of a test. `processes` forks, which is
-/// unsafe in a test program with many threads; the agent's tests cover it.
+/// unsafe in a test program with many threads. The agent's tests cover it.
 fn each() -> Vec<Started> {
     each_with(settings)
 }
 
-/// The same, with settings for each architecture.
+/// A server of each such architecture, with settings that depend on the architecture.
 fn each_with(settings: impl Fn(Architecture) -> Settings) -> Vec<Started> {
     Architecture::ALL
         .into_iter()
@@ -111,7 +111,7 @@ fn prebuilt_responses_equal_the_others() {
                 assert_eq!(answer.head.len(), first.head.len());
                 assert_eq!(answer.field("ETag"), first.field("ETag"));
             }
-            // Requests that need another head get it, also in the same second.
+            // Requests that need a different head get one, even in the same second.
             client.send(&get.replace("GET", "HEAD"));
             assert_eq!(client.answer_to("HEAD").status, 200);
             client.send(&format!(
@@ -350,9 +350,9 @@ fn work_uses_the_requested_processor_time() {
     assert_eq!(server.get("/work?us=x", "").status, 400);
 }
 
-/// Two clients send a request while the loop is busy. The second request is long; the first client
-/// has its response before the long one is done. A pause of the machine may hide this in one try,
-/// not in all.
+/// Two clients send a request while the loop is busy. The second request is long. The first client
+/// must get its response before the long request is done. A pause of the machine may hide this in
+/// one try, but not in all tries.
 #[test]
 fn a_long_response_does_not_delay_a_short_one_that_is_ready_at_the_same_time() {
     const TRIES: usize = 3;
@@ -444,7 +444,7 @@ fn computed_routes_are_off_by_default_and_then_hide_no_file() {
     }
 }
 
-/// All architectures have the same policy of caching; otherwise a comparison of architectures would
+/// All architectures have the same caching policy. Otherwise a comparison of architectures would
 /// compare policies.
 #[test]
 fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses() {
@@ -456,7 +456,7 @@ fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses()
     .map(|server| {
         fs::write(server.root().join("small"), pattern(100_000)).unwrap();
         fs::write(server.root().join("medium"), pattern(500_000)).unwrap();
-        // One connection is served by one thread or process.
+        // One thread or process serves one connection.
         let mut client = server.connect();
         for path in ["/small", "/medium", "/large"]
             .into_iter()
@@ -477,7 +477,7 @@ fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses()
     );
 }
 
-/// Only one of many clients is active: the loop waits for the others up to the configured time.
+/// Only one of many clients is active, so the loop waits for the others up to the configured time.
 #[test]
 fn coalesced_clients_all_get_responses_after_a_wait_of_the_configured_time() {
     const REQUESTS: u32 = 5;

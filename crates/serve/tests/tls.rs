@@ -60,7 +60,7 @@ impl Secured {
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let socket = TcpStream::connect(self.server.address).unwrap();
-        socket.set_read_timeout(Some(started::PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(started::WAIT_LIMIT)).unwrap();
         let mut stream = StreamOwned::new(connection, socket);
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
@@ -121,13 +121,13 @@ fn a_slow_handshake_is_closed_by_the_time_out_of_requests() {
             },
             true,
         );
-        // As many clients as threads: none of them may block a thread for ever.
+        // There are as many slow clients as threads. None of them may block a thread for ever.
         let mut slow = [(); 4].map(|()| secured.server.connect());
         // The header of a handshake record of 16,384 bytes.
         let header = [22, 3, 1, 64, 0];
         for byte in header.into_iter().chain([0; 200]) {
             for client in &mut slow {
-                // It fails once the server has closed the connection.
+                // The write fails once the server has closed the connection.
                 let _ = client.stream.write_all(&[byte]);
             }
             if secured.server.reporter.report().connections.timed_out >= 4 {

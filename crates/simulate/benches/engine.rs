@@ -1,5 +1,5 @@
-//! The speed of the simulator: the bare event queue, and whole configurations with the full memory model,
-//! in simulated packets a second on one core.
+//! Measures the speed of the simulator: the event queue alone, and whole configurations with the
+//! full memory model, in simulated packets a second on one core.
 //!
 //! Measured with `cargo bench -p perpacket-simulate --bench engine` on an AMD EPYC (Zen 4 class)
 //! 2-core VM with other work on it. The goals are 20 M events a second for the queue and 1 M
@@ -13,12 +13,13 @@
 //!
 //! # Changes, by user time in alternation with the version before
 //!
-//! Runs of 250,000 packets, alternating between old and new on one core of the same VM with other
-//! work on it (median of the paired ratios). Together the changes make the web baseline 1.5 times
-//! as fast, the offload 1.49, the overload 1.36, the bulk sender with 2,048 connections 1.14, and
-//! the web baseline on the exclusive caches of `athlon-xp-2600` 1.14. Results are the same bytes.
-//! In one such series, the shortest run of the baseline took 0.203 s (1.2 M packets/s); with the
-//! old version it took 0.294 s. A packet executes 7,000 instructions; it executed 12,800 before.
+//! The effects were measured with runs of 250,000 packets that alternated between the old and the
+//! new version, on one core of the same VM with other work on it. The ratios are medians of paired
+//! ratios. Together, the changes make the web baseline 1.5 times as fast, the offload 1.49, the
+//! overload 1.36, the bulk sender with 2,048 connections 1.14, and the web baseline on the
+//! exclusive caches of `athlon-xp-2600` 1.14. The results are equal byte by byte. In one such
+//! series, the shortest run of the baseline took 0.203 s (1.2 M packets/s); with the old version it
+//! took 0.294 s. A packet executes 7,000 instructions; it executed 12,800 before.
 //!
 //! | change | web baseline, against the version before it |
 //! |---|---|
@@ -29,17 +30,18 @@
 //! | each set's lines in one cache line of the machine | 1.01 |
 //! | fewer divisions: clocks, frames' times, places | 1.04 |
 //!
-//! Since then, each component owns its state, and every queue counts references. By cachegrind this costs
-//! 1 % more instructions in the overload (729 M, 721 M before, for 120,000 packets). An operation's
-//! costs and lines are in one place, which saves 1 %.
+//! Since then, each component owns its state, and every queue counts references. According to
+//! cachegrind, this needs 1 % more instructions in the overload (729 M instead of 721 M for 120,000
+//! packets). An operation's costs and lines are now stored together, which saves 1 %.
 //!
-//! Tried without gain: comparison of whole 16-way sets without hashes (0.98), the misses as a function of
-//! their own (0.96), loads of the sets of lines three ahead (0.93), an early touch of the next job's
-//! connection (1.01), an iterator over an operation's touches instead of a list (0.94), wholly
-//! vectorised move-to-front.
+//! The following changes had no gain (with the ratio of speeds): comparing whole 16-way sets
+//! without hashes (0.98), moving the code for misses to a function (0.96), loading the sets of
+//! lines three accesses ahead (0.93), touching the next job's connection early (1.01), iterating
+//! over an operation's touches instead of storing a list (0.94), and vectorising move-to-front
+//! completely.
 //!
-//! By `perf record` with cpu-clock, 38 % of the time is in the hierarchy and 10 % in listing the lines of
-//! operations. The rest is in events, TCP, clients, NIC and server, each below 12 %.
+//! By `perf record` with cpu-clock, 38 % of the time is in the hierarchy and 10 % in listing the
+//! lines of operations. The rest is in events, TCP, clients, NIC and server, each below 12 %.
 //!
 //! Peers: packet-level network simulators without a host model run at 0.8 to 4 M events a second,
 //! full-system simulators at 0.1 to 1 M instructions a second.
@@ -56,8 +58,9 @@ use perpacket_simulate::event_queue::EventQueue;
 use perpacket_simulate::time::{Span, Time};
 use perpacket_simulate::{Progress, Simulation};
 
-/// Pops the earliest event and pushes one, with `waiting` events in the queue and times spread as
-/// in a simulation: most a few microseconds ahead, one in 64 a second (a timer).
+/// Pops the earliest event and pushes another, with `waiting` events in the queue. The times are
+/// spread as in a simulation: most events are a few microseconds ahead, and one in 64 is a second
+/// ahead, like a timer.
 fn queue(criterion: &mut Criterion) {
     const STEPS: u64 = 100_000;
     let mut group = criterion.benchmark_group("queue");

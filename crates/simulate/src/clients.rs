@@ -1,4 +1,5 @@
-//! The clients. They compute in no time. Each slot has one connection after another.
+//! The clients. Their computation takes no simulated time. Each slot has one connection after
+//! another.
 //!
 //! A slot sends its session's requests one by one, and thinks before each. A client with a reading
 //! rate reads a segment, then waits until its mean rate since the request has fallen to the reading
@@ -53,9 +54,10 @@ pub struct Clients {
     think_mean_ps: f64,
     /// Reading rate; 0 for no limit.
     read_rate_bps: u64,
-    /// Most that one read returns; no wait follows the last read of a response.
+    /// Maximum number of bytes that one read returns. The client does not wait after the last read
+    /// of a response.
     read_chunk_bytes: u32,
-    /// Whether the next connection waits for the end of the last.
+    /// Whether a slot opens its next connection only after its last connection has ended.
     waits_for_fin: bool,
     request_bytes: u32,
     header_bytes: u32,
@@ -117,7 +119,8 @@ impl Clients {
     /// response, the more likely it is chosen.
     ///
     /// Large responses to clients with a reading rate last many seconds. If all clients began with
-    /// a new response, the usual mix of small and large ones would appear only after that time.
+    /// a new response, the usual mix of small and large responses would appear only after that
+    /// time.
     fn begin_in_the_middle(&mut self, slot: SlotId) {
         /// Number of requests among which one is chosen. The rarest SPECweb99 class is one request
         /// in a hundred.
@@ -281,7 +284,7 @@ impl Clients {
         }
     }
 
-    /// The least time in which a client with its reading rate reads `bytes`.
+    /// The shortest time in which a client with a reading rate reads `bytes`.
     fn paced(&self, bytes: u32) -> Span {
         match self.read_rate_bps {
             0 => Span::ZERO,

@@ -7,7 +7,8 @@ use crate::context::{Context, Event};
 use crate::tcp::Endpoint;
 use crate::time::Time;
 
-/// A TCP connection. A number is reused when nothing refers to its connection.
+/// The number of a TCP connection. A number is reused when nothing refers to its connection any
+/// more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(u32);
 
@@ -23,9 +24,9 @@ pub trait Work {
     fn connection(&self) -> Option<ConnectionId>;
 }
 
-/// The connections that exist. Each has a number of references: one for each of its ends that is not
-/// done, and one for each event and each piece of queued work about it. Without references its number
-/// is free.
+/// The connections that exist. Each connection has a number of references: one for each of its ends
+/// that is not done, and one for each event and each piece of queued work about it. When a
+/// connection has no references, its number is free.
 ///
 /// Code that stores work adds a reference with [`add`](Self::add). Code that removes the work calls
 /// [`release`](Self::release) after carrying it out.
@@ -184,8 +185,8 @@ impl<T> IndexMut<ConnectionId> for ConnectionTable<T> {
 
 /// One end of a connection with the event of its timer.
 ///
-/// When the deadline moves, its event stays in the queue. If the event is then too early, it
-/// schedules the next one.
+/// When the deadline moves, its event stays in the queue. If the event fires before the deadline,
+/// it schedules another event.
 pub struct TimedEndpoint {
     pub tcp: Endpoint,
     /// The time of the event scheduled last.

@@ -47,7 +47,8 @@ pub enum CommandKind {
     Restore,
 }
 
-/// Something that happens at a time. Small and without indirection, because events are moved often.
+/// An event of the simulation. The type is small and has no indirection, because events are moved
+/// often.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A client opens its connection or sends its next request.
@@ -113,7 +114,8 @@ impl Work for Event {
     }
 }
 
-/// The content of a connection. TCP here counts payload bytes and does not carry them.
+/// The content of a connection. The simulated TCP counts payload bytes but does not carry them, so
+/// the content is stored here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Content {
     /// The request that the client sent last.

@@ -1,9 +1,9 @@
 //! The simulated system and the loop that delivers its events.
 //!
-//! A request's way: a client's frame crosses the wire to the NIC ([`crate::nic`]), which passes it
-//! to the host ([`crate::host`]) or, for a connection that it runs, processes it itself; the kernel
-//! wakes the server, whose writes go down the stack or, after a handoff, to the NIC as commands;
-//! frames cross the wire back to the client ([`crate::clients`]).
+//! A request takes this path. A client's frame crosses the wire to the NIC ([`crate::nic`]). The
+//! NIC passes the frame to the host ([`crate::host`]), or processes it itself if the NIC runs the
+//! connection. The kernel wakes the server. The server's writes go down the stack or, after a
+//! handoff, to the NIC as commands. Frames cross the wire back to the client ([`crate::clients`]).
 
 use crate::clients::Clients;
 use crate::context::{Context, Event};

@@ -5,8 +5,8 @@
 //! event's digit there is its slot. A pop uses the first occupied slot of the lowest occupied
 //! level. If the level is above 0, the current time jumps to that slot's earliest event, and the
 //! slot's events move to the levels below. So an event moves at most once a level, whatever the
-//! number of waiting events. Pop and push need constant time; those of a heap grow with the
-//! logarithm.
+//! number of waiting events. Pop and push need constant time. In a heap, their time grows with the
+//! logarithm of the number of events.
 //!
 //! Events of equal time are always in the same slot, and slots are first-in first-out lists, so
 //! equal times keep their order of insertion without a stored sequence number.

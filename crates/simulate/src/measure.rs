@@ -1,4 +1,4 @@
-//! Counters of a run. Those of the window start again at 0 when the warm-up ends; the balance of frames
+//! Counters of a run. Most counters are reset to 0 when the warm-up ends. The balance of frames
 //! covers the whole run.
 
 use hdrhistogram::Histogram;

@@ -30,8 +30,8 @@ pub struct Machine {
     pub(crate) interrupt: Interrupt,
 }
 
-/// The interrupts for received frames: one for all frames that have come since the last, with at
-/// least `gap_us` between two.
+/// The interrupts for received frames. An interrupt announces all frames since the last interrupt.
+/// Two interrupts are at least `gap_us` apart.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Interrupt {
@@ -211,17 +211,17 @@ pub(crate) enum FetchAhead {
     Load,
 }
 
-/// What is fetched before it is needed.
+/// The lines that are fetched before they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ahead {
-    /// In packets.
+    /// Distance in packets.
     pub distance: usize,
     pub lines: AheadLines,
     pub kind: FetchAhead,
 }
 
 impl Host {
-    /// What is fetched before it is needed, if anything is.
+    /// The lines that are fetched before they are needed, if there are any.
     pub fn ahead(&self) -> Result<Option<Ahead>, ConfigurationError> {
         if self.prefetch == "none" {
             return Ok(None);

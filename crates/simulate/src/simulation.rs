@@ -87,7 +87,7 @@ impl Simulation {
     /// Checks a configuration (`W-1024-P-N-FCFS-400`, `bulk`) with overrides of (name, value).
     ///
     /// # Errors
-    /// The parameter that is unknown, of the wrong type or not allowed.
+    /// The error names the parameter that is unknown, of the wrong type or not allowed.
     pub fn new(
         configuration: &str,
         overrides: &[(String, String)],
@@ -238,7 +238,7 @@ impl Simulation {
     }
 }
 
-/// Why a run has no result.
+/// The reason why a run has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The configuration cannot be built.
@@ -260,8 +260,8 @@ pub enum RunError {
     },
 }
 
-/// Runs until the window has `packets`; returns the number of events. `before` counts the packets of
-/// the windows before.
+/// Runs until the window has `packets` packets. Returns the number of events. `before` counts the
+/// packets of earlier windows.
 fn run_until(
     engine: &mut Engine,
     packets: u64,

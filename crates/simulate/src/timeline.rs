@@ -13,7 +13,8 @@ pub struct Timeline {
     pub time_s: Vec<f64>,
     /// Connections on the NIC (Cnum).
     pub connections_on_nic: Vec<u32>,
-    /// Most connections it accepts (Soft_limit); the hard limit without load control.
+    /// Maximum number of connections that the NIC accepts (Soft_limit). Without load control, the
+    /// hard limit.
     pub soft_limit: Vec<u32>,
     /// Received packets that wait for the NIC's TCP (Qlen).
     pub queue_packets: Vec<u32>,

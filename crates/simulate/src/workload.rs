@@ -39,7 +39,7 @@ struct WebSection<S> {
     sessions: S,
 }
 
-/// SPECweb99's parameters but its number of connections, which is the workload's.
+/// SPECweb99's parameters except its number of connections, which is the workload's.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SpecWeb99Section {
@@ -58,7 +58,7 @@ pub struct BulkParameters {
     pub segment_bytes: u32,
 }
 
-/// Most connections, to bound memory; no study needs so many.
+/// Maximum number of connections, to limit memory. No study needs so many.
 const MOST_CONNECTIONS: u32 = 65_536;
 
 impl Workload {
@@ -164,7 +164,8 @@ impl Web {
         })
     }
 
-    /// Distinct objects that clients may request; the server's files repeat beyond that.
+    /// Number of distinct objects that clients may request. Requests for higher numbers use the
+    /// same files again.
     pub fn objects(&self, trace: Option<&Replay>) -> u32 {
         /// The World Cup's object numbers end here (its object mappings have 89,997 rows).
         const TRACE_OBJECTS: u32 = 90_000;

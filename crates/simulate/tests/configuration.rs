@@ -1,4 +1,4 @@
-//! Errors name the parameter, its value and what is allowed.
+//! Tests that errors name the parameter, its value and the allowed values.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 

@@ -1,4 +1,5 @@
-//! The documents quote parameters. Each quoted number must equal that of the data files.
+//! Tests the documents that quote parameters. Each quoted number must equal the one in the data
+//! files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 
@@ -124,6 +125,7 @@ const OTHER_NUMBERS: &[&str] = &[
     "with 1 those",
     "the 6 lines of TCP",
     "the 6 lines of the system call",
+    "structures.field_share=0.5",
     "4.4BSD",
     "With 256 connections on the NIC (`perpacket simulate W-256-P-L-ORACLE-400`, seed 1), `ORACLE` \
      serves 24,738 requests/s, `T50` 24,305, `LIFETIME` 24,294 and `FCFS` 23,769.",

@@ -23,7 +23,7 @@ fn requests(configuration: &str) -> f64 {
 /// TR05-450, sections 5.2 and 6.1: misses per packet of the bulk sender at 100 Mb/s by connections.
 #[test]
 fn cache_misses_of_the_bulk_sender_are_the_published_ones_within_a_fifth() {
-    /// Connections, layer, first-level and second-level misses per packet.
+    /// Connections, layer, and misses of the first and of the second level per packet.
     const PUBLISHED: [(&str, &str, Option<f64>, f64); 10] = [
         ("4", "syscall", None, 0.0),
         ("4", "tcp", None, 0.0),
@@ -36,8 +36,8 @@ fn cache_misses_of_the_bulk_sender_are_the_published_ones_within_a_fifth() {
         ("2048", "syscall", None, 2.04),
         ("2048", "tcp", None, 4.35),
     ];
-    /// Below this many misses a packet, the result depends on the placement of pages and not on the
-    /// working set.
+    /// With fewer misses a packet than this, the result depends on the placement of pages and not
+    /// on the working set.
     const PLACEMENT: f64 = 0.03;
     const SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
     let seeds = SEEDS.count() as f64;
@@ -86,8 +86,8 @@ fn request_rates_are_in_the_published_order() {
     for (pair, names) in rates[..5].windows(2).zip(ORDER.windows(2)) {
         assert!(pair[0] < pair[1], "{names:?}: {pair:?}");
     }
-    // The published pair differs by 3 %, so the test requires: at least as good, within the spread
-    // of seeds.
+    // The published values of this pair differ by 3 %. The test requires that the second is at
+    // least as good, within the spread of seeds.
     assert!(rates[5] >= 0.99 * rates[4], "{rates:?}");
 }
 
@@ -121,8 +121,9 @@ fn the_baseline_is_the_published_one() {
     );
 }
 
-/// This is with host packets first. In arrival order, a slow NIC delays the host's connections, so
-/// that the NIC has a larger share of the traffic. That can hide a small difference in its speed.
+/// This test uses host packets first. In arrival order, a slow NIC delays the host's connections,
+/// so that the NIC has a larger share of the traffic. This larger share can hide a small difference
+/// in the NIC's speed.
 #[test]
 fn a_faster_nic_never_hurts() {
     for configuration in ["W-4096-P-L-FCFS", "W-4096-P-N-FCFS", "S-4096-P-L-FCFS"] {
@@ -134,8 +135,8 @@ fn a_faster_nic_never_hurts() {
     }
 }
 
-/// OSDI 2006, section 3.1: microseconds with host packets first, a hundred times that in arrival
-/// order.
+/// OSDI 2006, section 3.1: the delay is microseconds with host packets first, and a hundred times
+/// as long in arrival order.
 #[test]
 fn host_first_keeps_the_delay_of_host_packets_near_the_baselines() {
     let delay = |configuration: &str| {
@@ -171,8 +172,8 @@ fn a_400_mips_nic_carries_a_gigabit_for_itself_and_one_for_the_host() {
         &[
             ("machine", "osdi06"),
             ("workload.connections", "2"),
-            // More than the 1,898 Mb/s of payload in 2 Gb/s: a sender that has fallen behind for a
-            // moment does not catch up.
+            // The rate is higher than the 1,898 Mb/s of payload in 2 Gb/s, because a sender that
+            // has fallen behind for a moment does not catch up.
             ("workload.rate_mbps", "1960"),
             ("nic.connections", "1"),
             ("nic.host_first", "true"),

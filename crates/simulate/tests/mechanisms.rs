@@ -1,4 +1,4 @@
-//! Mechanisms of the simulator, each against a closed form.
+//! Tests mechanisms of the simulator. Each is compared with a closed form.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should end")]
 
@@ -52,8 +52,8 @@ const SMALL: [(&str, &str); 4] = [
     ("run.packets", "10000"),
 ];
 
-/// A client with a reading rate waits after each read but the last: a response of `n` bytes takes
-/// `(n - segment) / rate`, not `n / rate`.
+/// A client with a reading rate waits after each read except the last. So a response of `n` bytes
+/// takes `(n - segment) / rate` instead of `n / rate`.
 #[test]
 fn the_last_read_of_a_throttled_response_delays_nothing() {
     const RATE_BYTES_PER_S: f64 = 400_000.0 / 8.0;
@@ -101,8 +101,9 @@ fn a_slot_waits_for_the_end_of_its_connection() {
     );
 }
 
-/// Code that fits the instruction cache is fetched once; the code of one packet of the bulk sender
-/// is about 20 KB. A cache of 8 KiB with two ways must miss on nearly every line of it.
+/// Code that fits into the instruction cache is fetched once. The code of one packet of the bulk
+/// sender has about 20 KB. A cache of 8 KiB with two ways must miss on nearly every line of this
+/// code.
 #[test]
 fn code_that_fits_its_cache_is_not_fetched_again() {
     let fetched = |size_kib: &str| {
@@ -123,7 +124,7 @@ fn code_that_fits_its_cache_is_not_fetched_again() {
     );
 }
 
-/// The pages of 2048 connections do not fit 256 entries; those of 4 connections do.
+/// The pages of 2048 connections do not fit into 256 entries. Those of 4 connections do.
 #[test]
 fn translations_are_missing_when_connections_need_more_pages_than_the_buffer_has() {
     let missing = |connections: &str, entries: &str| {
@@ -143,7 +144,8 @@ fn translations_are_missing_when_connections_need_more_pages_than_the_buffer_has
 }
 
 /// OSDI 2006, section 2: the host forwards socket operations to the NIC. A request on a connection
-/// of the NIC is one read, one write of the header and one of a file of one page.
+/// of the NIC causes three commands: a read, a write of the header, and a write of a file of one
+/// page.
 #[test]
 fn the_host_reads_requests_of_connections_on_the_nic_by_commands() {
     let commands = |reads: &str| {
@@ -202,7 +204,8 @@ fn the_room_that_wakes_a_server_decides_how_often_it_writes() {
         let (_, explanation) = explained("S-0-N-N-FCFS-400", &overrides, trace);
         calls(&explanation, "syscall.sendfile")
     };
-    // What does not fit the buffer at first, in steps of the room, rounded up to segments.
+    // This is the part of the response that does not fit into the buffer at first. It is sent in
+    // steps of the room, rounded up to segments.
     let left = f64::from(400_000 + 250 - 32_768);
     for (room, segments) in [("2048", 2.0), ("8192", 6.0)] {
         let expected = left / (segments * 1_460.0);
@@ -215,7 +218,7 @@ fn the_room_that_wakes_a_server_decides_how_often_it_writes() {
 }
 
 /// A line occupies the channel of DRAM for `service_cycles`. A processor with one miss at a time
-/// waits for the channel only if that is longer than the latency.
+/// waits for the channel only if this time is longer than the latency.
 #[test]
 fn the_channel_delays_misses_only_if_it_is_slower_than_the_latency() {
     let stall = |service: &str| {
@@ -231,8 +234,8 @@ fn the_channel_delays_misses_only_if_it_is_slower_than_the_latency() {
     assert!(slower > 1.5 * free, "{slower}, {free} with a free channel");
 }
 
-/// An interrupt for received frames comes at most once in `gap`: one for each acknowledgment if these
-/// are further apart, and one in each gap if they are not.
+/// An interrupt for received frames occurs at most once in `gap`. If acknowledgments are further
+/// apart, there is one interrupt for each. If they are not, there is one interrupt in each gap.
 #[test]
 fn interrupts_come_for_each_frame_or_once_in_a_gap() {
     const SEGMENT_BITS: f64 = 1_460.0 * 8.0;
@@ -281,8 +284,9 @@ fn an_acknowledgment_calls_tcps_output_if_data_are_left() {
     assert_eq!(idle("900", "0").0, 0.0);
 }
 
-/// TR05-450, section 6: the lines of the header, of TCP and of the system call are fetched apart. The
-/// NIC writes the header to memory, so Ethernet misses one line of each received frame.
+/// TR05-450, section 6: the lines of the header, of TCP and of the system call are fetched
+/// separately. The NIC writes the header to memory, so Ethernet misses one line of each received
+/// frame.
 #[test]
 fn lines_are_fetched_ahead_where_they_are_named() {
     let layers = |lines: &str, by: &str| {
@@ -307,9 +311,32 @@ fn lines_are_fetched_ahead_where_they_are_named() {
     // The six lines of a write are those of the system call that depend on the connection.
     let syscall = layers("syscall", "prefetch");
     assert!(misses(&syscall, "syscall") < 0.3 * misses(&none, "syscall"));
-    // A load misses where a prefetch does not wait.
+    // A load waits for the line, so it counts as a miss. A prefetch does not wait.
     let loaded = layers("header", "load");
     let moved = misses(&loaded, "driver") - misses(&none, "driver");
     assert!((moved - 0.5).abs() < 0.02, "{moved} misses a packet");
     assert!(loaded["driver"].cycles_per_packet > header["driver"].cycles_per_packet + 150.0);
+}
+
+/// TR05-450, section 6.3: fields that are used together share lines. With all of them in half of the
+/// lines, a segment and its acknowledgment need 3 lines less of `tcpcb` and `inpcb` in TCP, and one
+/// less of `socket` in each of TCP and the system call. With 2048 connections each is a miss.
+#[test]
+fn reordered_fields_are_in_fewer_lines() {
+    let misses = |share: &str| {
+        let overrides = [
+            ("workload.connections", "2048"),
+            ("structures.field_share", share),
+        ];
+        let layers = run("bulk", &overrides, None).layers;
+        ["syscall", "tcp"].map(|layer| layers[layer].l2_misses_per_packet)
+    };
+    let ([syscall, tcp], [syscall_reordered, tcp_reordered]) = (misses("1"), misses("0.5"));
+    for (saved, lines) in [
+        (syscall - syscall_reordered, 1.0),
+        (tcp - tcp_reordered, 4.0),
+    ] {
+        // Two packets: the segment and its acknowledgment.
+        assert!((2.0 * saved - lines).abs() < 0.4, "{saved} of {lines}");
+    }
 }

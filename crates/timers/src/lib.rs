@@ -2,15 +2,17 @@
 //!
 //! [`TimerWheel`] is a hierarchical timing wheel (Varghese and Lauck, SOSP 1987): six levels of 64
 //! slots, each level 64 times coarser than the one below. A timer is in the level of the highest
-//! digit in which its due tick differs from the current tick, and moves to finer levels as that
-//! tick comes closer. Timers are entries of one array, linked by index, so setting one allocates
-//! nothing. A heap would need a logarithmic number of comparisons for each timer that moves.
+//! digit in which its due tick differs from the current tick. As the due tick comes closer, the
+//! timer moves to finer levels. Timers are entries of one array and are linked by index, so setting
+//! a timer allocates nothing. A heap would need a logarithmic number of comparisons for each timer
+//! that moves.
 //!
 //! The wheel reads no clock: the caller passes the time in nanoseconds of any monotonic clock.
 
 #![forbid(unsafe_code)]
 
-/// Nanoseconds of a tick, as a power of two: 16.4 us. A timer fires at most one tick late.
+/// Length of a tick in nanoseconds, as a power of two: 16.4 us. A timer fires at most one tick
+/// late.
 const TICK_SHIFT: u32 = 14;
 /// Bits of a level's digit.
 const DIGIT_BITS: u32 = 6;
@@ -18,17 +20,17 @@ const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = 6;
 /// The longest delay in ticks: 13 days. A later timer fires after this delay.
 const RANGE_TICKS: u64 = 1 << (DIGIT_BITS * LEVELS as u32);
-/// The most timers of a slot that [`TimerWheel::next_ns`] compares.
+/// Maximum number of timers in a slot that [`TimerWheel::next_ns`] compares.
 const COMPARED_TIMERS: usize = 4;
 const NONE: u32 = u32::MAX;
 
-/// One timer: when it is due and where it is linked.
+/// One timer: its due time and its links.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     due_tick: u64,
     next: u32,
     previous: u32,
-    /// Level x 64 + slot, or [`NONE`] for a timer that is not set.
+    /// Level x 64 + slot, or [`NONE`] if the timer is not set.
     position: u32,
 }
 
@@ -49,7 +51,7 @@ pub struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// A wheel that starts at a time and has room for `timers` timers, none of them set.
+    /// A wheel that starts at a time and has room for `timers` timers. No timer is set.
     #[must_use]
     pub fn new(now_ns: u64, timers: usize) -> Self {
         Self {
@@ -60,7 +62,7 @@ impl TimerWheel {
         }
     }
 
-    /// When a timer fires, in nanoseconds; `None` if it is not set.
+    /// The time at which a timer fires, in nanoseconds; `None` if it is not set.
     #[inline]
     #[must_use]
     pub fn due_ns(&self, timer: u32) -> Option<u64> {
@@ -68,9 +70,9 @@ impl TimerWheel {
         (entry.position != NONE).then_some(entry.due_tick << TICK_SHIFT)
     }
 
-    /// Sets a timer and replaces its earlier time. A time in the past fires at the next
-    /// [`Self::expire`] that is at least one tick later. A number above the
-    /// wheel's capacity extends it.
+    /// Sets a timer and replaces its earlier time. If the time is in the past, the timer fires at
+    /// the next [`Self::expire`] that is at least one tick later. If the number is above the
+    /// wheel's capacity, the wheel grows.
     #[inline]
     pub fn set(&mut self, timer: u32, due_ns: u64) {
         if timer as usize >= self.entries.len() {
@@ -78,13 +80,13 @@ impl TimerWheel {
         }
         self.cancel(timer);
         let due_tick = due_ns.div_ceil(1 << TICK_SHIFT);
-        // The current slot has been emptied; its next time is one cycle of the level later.
+        // The current slot is empty now. It becomes current again after one cycle of the level.
         let due_tick = due_tick.clamp(self.now_tick + 1, self.now_tick + RANGE_TICKS - 1);
         self.entries[timer as usize].due_tick = due_tick;
         self.link(timer, due_tick);
     }
 
-    /// Cancels a timer; nothing happens if it is not set.
+    /// Cancels a timer. If the timer is not set, nothing happens.
     #[inline]
     pub fn cancel(&mut self, timer: u32) {
         let Some(&Entry {
@@ -114,15 +116,16 @@ impl TimerWheel {
         self.entries[timer as usize].position = NONE;
     }
 
-    /// A time before which no timer fires, in nanoseconds; `None` if no timer is set. It is the
-    /// next timer's own time unless several timers share a coarse slot.
+    /// A time before which no timer fires, in nanoseconds; `None` if no timer is set. It is exactly
+    /// the time of the next timer, unless several timers share a coarse slot.
     #[inline]
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         let (level, slot, tick) = self.next_slot()?;
         let next_tick = match level {
             0 => tick,
-            // The slot's own time would wake the caller once more for each level below.
+            // If this returned the start of the slot, the caller would wake up once more for each
+            // finer level.
             _ => self.first_due_tick(level, slot).unwrap_or(tick),
         };
         Some(next_tick << TICK_SHIFT)
@@ -143,8 +146,7 @@ impl TimerWheel {
         (timer == NONE).then_some(first)
     }
 
-    /// Advances the time and appends the timers that are due to `fired`, in order of time. They
-    /// are no longer set.
+    /// Advances the time. Appends the due timers to `fired`, in order of time, and clears them.
     pub fn expire(&mut self, now_ns: u64, fired: &mut Vec<u32>) {
         let now_tick = now_ns >> TICK_SHIFT;
         while let Some((level, slot, tick)) = self.next_slot()
@@ -242,7 +244,7 @@ mod tests {
     }
 
     proptest! {
-        /// A caller that sleeps until `next_ns` wakes up once for a timer that is alone.
+        /// If only one timer is set, a caller that sleeps until `next_ns` wakes up once.
         #[test]
         fn one_timer_needs_one_wake_up(now in 0u64..1_000_000_000, delay in 0u64..500_000_000_000) {
             let mut wheel = TimerWheel::new(now, 1);

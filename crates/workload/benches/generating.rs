@@ -1,8 +1,8 @@
-//! How fast sessions are generated, in planned requests a second on one core.
+//! Measures how fast sessions are generated, in planned requests a second on one core.
 //!
 //! Measured on an AMD EPYC (Zen 4 class) 2-core VM with other work on both cores, in millions of
 //! requests a second: W 21, D 92, replay 658. The simulator's goal of three million packets a
-//! second takes 0.2 million requests.
+//! second needs 0.2 million requests a second.
 
 #![allow(missing_docs, clippy::expect_used)]
 

@@ -5,7 +5,7 @@
 //! into sessions, `generators` draws sessions from published distributions.
 //!
 //! The crate depends on no other crate of the project and reads no clock, no environment and no
-//! file of its own: readers receive a [`std::io::Read`], generators a seed.
+//! file of its own. Its readers receive a [`std::io::Read`], and its generators receive a seed.
 
 #![forbid(unsafe_code)]
 

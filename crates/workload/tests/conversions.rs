@@ -88,7 +88,7 @@ fn encoded(records: &[WorldCupRecord]) -> Vec<u8> {
     records.iter().flat_map(WorldCupRecord::encode).collect()
 }
 
-/// Numbers in order of first appearance.
+/// Replaces each number by its rank in order of first appearance.
 fn renumbered(numbers: impl Iterator<Item = u32>) -> Vec<usize> {
     let mut seen = Vec::new();
     numbers
@@ -117,13 +117,13 @@ proptest! {
     }
 
     #[test]
-    fn a_common_log_survives_combined_format_when_no_request_holds_quotes(
+    fn a_common_log_without_quotes_in_requests_is_unchanged_by_combined_format(
         lines in prop::collection::vec(log_line(TraceFormat::Common), 1..20)
     ) {
         let text = lines.concat();
         let back =
             converted(&converted(text.as_bytes(), TraceFormat::Combined), TraceFormat::Common);
-        // The two quotes around the request stay; those inside became %22.
+        // The two quotes around the request stay. Quotes inside became `%22`.
         let escaped: String = text
             .lines()
             .map(|line| {
@@ -261,7 +261,8 @@ fn generators() -> [Sessions; 3] {
     [
         Sessions::Lognormal(LognormalSessions::world_cup().generator(5).unwrap()),
         Sessions::SpecWeb99(SpecWeb99::mixed(500).generator(5).unwrap()),
-        // Only twenty clients, so that a client's session has to wait for the end of its last one.
+        // There are only twenty clients, so a new session of a client must wait for the end of the
+        // client's last session.
         Sessions::SpecWeb99(SpecWeb99::static_only(20).generator(5).unwrap()),
     ]
 }
@@ -298,7 +299,7 @@ fn the_fifteen_second_rule_finds_the_sessions_that_were_synthesized() {
     }
 }
 
-/// Length, packets and computed responses of `sessions` sessions, in any order.
+/// Length, packets and computed responses of `sessions` sessions, sorted.
 fn multiset(source: &mut Sessions, sessions: u64) -> Vec<(usize, u64, usize)> {
     let mut requests = Vec::new();
     let mut found: Vec<_> = (0..sessions)

@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_does_not_depend_on_how_it_arrives(
+    fn the_requests_do_not_depend_on_the_sizes_of_the_reads(
         bytes in nearly_log(), step in 1usize..50
     ) {
         let whole = read(&bytes);

@@ -14,10 +14,10 @@ use perpacket_workload::{
     LognormalSessions, PlannedRequest, SessionSource, Sessions, SpecWeb99, response_packets,
 };
 
-/// Draws in each test.
+/// Number of draws in each test.
 const DRAWS: usize = 1_000_000;
 
-/// The first sessions of a source, each with its client, until they have [`DRAWS`] requests.
+/// The first sessions of a source and their clients, until the sessions have [`DRAWS`] requests.
 fn sessions(mut source: Sessions) -> Vec<(u32, Vec<PlannedRequest>)> {
     let mut found = Vec::new();
     let mut requests = 0;
@@ -50,7 +50,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// Share of the variance between groups: one-way random effects, by analysis of variance.
+/// Fraction of the variance that is between groups: one-way random effects, by analysis of
+/// variance.
 fn share_between(groups: &[Vec<f64>]) -> f64 {
     let groups: Vec<_> = groups.iter().filter(|group| group.len() > 1).collect();
     let (count, members) = (
@@ -139,7 +140,8 @@ fn specweb99_has_70_percent_persistent_and_30_percent_dynamic_requests() {
         .map(|(_, session)| session.len())
         .filter(|length| *length > 1)
         .collect();
-    // Sessions are drawn, not requests: four deviations of their share, in requests.
+    // The generator draws sessions, not requests. So the tolerance is four deviations of the share
+    // of sessions, converted to requests.
     let share = kept.iter().sum::<usize>() as f64 / requests as f64;
     assert!((share - 0.70).abs() < 0.003, "{share}");
     for length in 5..=15 {
@@ -199,8 +201,8 @@ fn the_longest_tenth_of_world_cup_connections_carries_sixty_percent_of_the_packe
 
 #[test]
 fn an_ibm_request_takes_at_most_73_percent_of_a_world_cup_requests_packets() {
-    // Both ways: request and responses, an acknowledgement for each, and seven packets to open
-    // and close a connection.
+    // Packets in both directions: the request and the responses, an acknowledgement for each, and
+    // seven packets to open and close the connection.
     let per_request = |parameters: &LognormalSessions| {
         let sessions = lognormal(parameters, 1);
         let requests: usize = sessions.iter().map(|(_, session)| session.len()).sum();

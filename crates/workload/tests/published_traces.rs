@@ -1,7 +1,7 @@
 //! The readers find the published figures in the real logs of `../shared/traces`.
 //!
-//! The logs are not part of the project. Without that folder, or the one that `PERPACKET_SHARED`
-//! names, these tests print so and pass.
+//! The logs are not part of the project. If this folder, or the one that `PERPACKET_SHARED` names,
+//! does not exist, these tests print that and pass.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use perpacket_workload::{
     ObjectPaths, Replay, SESSION_WINDOW_S, SessionSource, Summary, TraceFormat, summarize,
 };
 
-/// A file of the shared traces, where there is one.
+/// A file of the shared traces; `None` if it does not exist.
 fn shared_trace(name: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("PERPACKET_SHARED").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
@@ -36,7 +36,8 @@ fn summary_of(name: &str) -> Option<Summary> {
     Some(summarize(file, None, SESSION_WINDOW_S).unwrap())
 }
 
-/// The figures of an official World Cup summary: `name: value` lines, servers as `Server N`.
+/// The figures of an official World Cup summary. Its lines are `name: value`, and servers are
+/// `Server N`.
 fn official(name: &str) -> Option<BTreeMap<String, f64>> {
     let text = std::fs::read_to_string(shared_trace(name)?).unwrap();
     let figure = |line: &str| {
@@ -129,7 +130,7 @@ fn every_torn_line_of_august_1995_is_counted_and_listed() {
         return;
     };
     assert_eq!(summary.requests + summary.rejected, 1_930);
-    // A wrapped request makes one bad line or two; 88 lines do not end in a status and a size.
+    // A wrapped request makes one or two bad lines. 88 lines do not end in a status and a size.
     assert_eq!((summary.rejected, summary.rejects.len()), (88, 88));
     assert!(
         summary

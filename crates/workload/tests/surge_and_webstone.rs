@@ -7,7 +7,7 @@ mod draws;
 use draws::assert_share;
 use perpacket_workload::{Stream, Surge, SurgeRequest, WebStoneGenerator, webstone};
 
-/// Draws in each test.
+/// Number of draws in each test.
 const DRAWS: usize = 1_000_000;
 
 fn requests(parameters: &Surge, seed: u64, count: usize) -> Vec<SurgeRequest> {
@@ -54,9 +54,10 @@ fn surge_s_body_is_the_published_lognormal_to_one_per_cent() {
         .map(f64::ln)
         .collect();
     body.sort_by(f64::total_cmp);
-    // The body is cut at 133 KB, 1.852 standard deviations above the mean, below which a share of
-    // 0.96799 lies. So the quantile of a share p of the body is that of 0.96799 p in the whole
-    // distribution. The line through these pairs of quantiles has mu and sigma.
+    // The body is cut at 133 KB, which is 1.852 standard deviations above the mean. A fraction of
+    // 0.96799 of the whole distribution lies below the cut. So the quantile p of the body is the
+    // quantile 0.96799 p of the whole distribution. The line through these pairs of quantiles has
+    // mu and sigma.
     let cut_share = 0.967_99;
     let points: Vec<(f64, f64)> = (1..100)
         .map(|percent| f64::from(percent) / 100.0)
@@ -76,7 +77,7 @@ fn surge_s_body_is_the_published_lognormal_to_one_per_cent() {
 
 #[test]
 fn surge_s_tail_has_the_published_exponent_by_hill_s_estimator() {
-    // Ten times as many files in the tail and a high cap, for an exact estimate.
+    // For an exact estimate, use ten times as many files in the tail and a high cap.
     let surge = Surge {
         total_bytes: 2_000_000_000,
         tail_limit_bytes: 3e9,
@@ -210,14 +211,15 @@ fn surge_users_pause_and_think_as_published() {
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    // Weibull: the median is 1.46 (ln 2)^(1 / 0.382) = 0.559 s, the mean 5.5 s (a little less, capped).
+    // The median of the Weibull distribution is 1.46 (ln 2)^(1 / 0.382) = 0.559 s. Its mean is 5.5
+    // s, or a little less with the cap.
     let mean = pauses.iter().sum::<f64>() / pauses.len() as f64;
     assert!((5.2..5.7).contains(&mean), "{mean}");
     assert!((median(&mut pauses) / 0.559 - 1.0).abs() < 0.02);
-    // Pareto: the median is 2^(1 / 1.5).
+    // The median of the Pareto distribution is 2^(1 / 1.5).
     assert!((median(&mut thoughts) / 1.587 - 1.0).abs() < 0.01);
     assert!(thoughts[0] >= 1.0);
-    // Files a page: the floor of a Pareto draw has mean zeta(2.43) = 1.36.
+    // The number of files in a page is the floor of a Pareto draw, with mean zeta(2.43) = 1.36.
     let per_page = (pages + pauses.len()) as f64 / pages as f64;
     assert!((per_page / 1.362 - 1.0).abs() < 0.01, "{per_page}");
     assert!(drawn.iter().all(|request| request.wait_s <= 1800.0));
@@ -247,6 +249,7 @@ fn webstone_requests_its_files_in_their_shares() {
     for (count, (path, _, share)) in counts.into_iter().zip(webstone::FILES) {
         assert_share(path, count, DRAWS, share);
     }
-    // 175 + 2500 + 7000 + 4500 + 5000 B; the sum's own deviation is 0.9 % of it.
+    // The mean is 175 + 2500 + 7000 + 4500 + 5000 B. The standard deviation of the measured mean is
+    // 0.9 % of it.
     assert!((sum / DRAWS as f64 / 19_175.0 - 1.0).abs() < 0.03, "{sum}");
 }

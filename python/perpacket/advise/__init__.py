@@ -1,4 +1,4 @@
-"""What would make this machine's packets cheaper: changes, their evidence and bounds, and trials.
+"""Changes that could make this machine's packets cheaper: advice on them, and trials of them.
 
     changes/        the catalogue: a TOML file for each change
     catalogue.py    the catalogue, read and checked
@@ -25,5 +25,5 @@
     added.py        known costs that a trial adds at a layer
     slope.py        the effect of a nanosecond at a layer
 
-Advice changes nothing. Nothing here prints: `show/` renders and `cli/` prints.
+Advice changes nothing. This package prints nothing: `show/` renders and `cli/` prints.
 """

@@ -22,7 +22,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.measure import agent, live
 
 Switch = Callable[[int], str]
-"""Adds an amount; returns the URL of the load, empty for the load's own."""
+"""A function that adds an amount and returns the URL to load; empty for the load's own URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RulesInPath:
             yield Rules(self.place).command(str(amount))
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:
-        """The journal restores the table if the trial is killed."""
+        """Add the table; the journal restores it if the trial is killed."""
         with journal.begin([(Rules(self.place), str(self.amounts[-1]))]) as session:
             session.undone = undone
 
@@ -68,7 +68,7 @@ class TimeInTrafficControl:
         yield f"with lines of its standard input: {amounts}"
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:
-        """The agent ends with its standard input, so also if the trial is killed."""
+        """Start the agent, which ends at the end of its standard input, even of a killed trial."""
         self.place.check_interface()
         process = self.place.inside(
             lambda: subprocess.Popen(
@@ -102,7 +102,7 @@ class TimeInTrafficControl:
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """End the agent; its status and what it wrote to standard error."""
+    """End the agent; returns the exit status and the text of standard error."""
     try:
         _, errors = process.communicate()
     except ValueError:  # It has ended and its pipes are closed.
@@ -119,7 +119,7 @@ class WorkOfServer:
     what: str = "us a request"
 
     def commands(self) -> Iterator[str]:
-        """The URLs that are loaded."""
+        """The URLs that the load requests."""
         for amount in (0, *self.amounts):
             yield f"load {self.with_more(amount)}"
 
@@ -137,21 +137,22 @@ class WorkOfServer:
         return parts._replace(query=urlencode({"us": int(times[0]) + amount})).geturl()
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:
-        """Nothing is changed but the load."""
+        """Change only the URL of the load."""
         self.with_more(0)
         yield self.with_more
 
 
 Cost = RulesInPath | TimeInTrafficControl | WorkOfServer
-"""Each has its amounts beside none, their unit, the commands for people, and `added`: it yields a
-switch, leaves nothing, and passes the settings' state to the list `undone`."""
+"""A known cost: its amounts above zero, their unit, its commands for readers, and the context
+`added`. The context yields a `Switch`, removes the cost at its end, and appends the state of the
+settings to the list `undone`."""
 
 LAYERS = ("ip", "ethernet", "user")
 """The layers at which a cost can be added."""
 
 
 def cost_at(layer: str, place: Place, url: str) -> Cost:
-    """The cost of a layer; raises `ConfigurationError` for one at which nothing can be added."""
+    """The cost for a layer; raises `ConfigurationError` for a layer that is not in `LAYERS`."""
     if layer == "ip":
         return RulesInPath(place)
     if layer == "ethernet":

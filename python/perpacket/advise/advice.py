@@ -1,4 +1,4 @@
-"""Changes that apply, ranked, with evidence and bound; and those that do not, with reasons."""
+"""Advice: the changes that apply, ranked by their bounds, and the others with reasons."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ class Advice:
     interface: str
     evidence: str
     bound: Bound | None
-    """None if the profile does not show what it can remove."""
+    """The bound; None if the profile does not show what the change can remove."""
     no_bound: str
     """The reason why there is no bound."""
     command: str
-    """Tries the change, or prices what it would remove; empty if neither is possible."""
+    """The command that tries the change, or measures the cost that it would remove.
+
+    Empty if neither is possible.
+    """
 
     @property
     def risk(self) -> str:
@@ -41,7 +44,7 @@ class Advice:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """The larger, the earlier: the bound, then its lower end."""
+        """The key of the ranking, largest first: the bound, then the lower end of its interval."""
         share = self.bound.share if self.bound is not None else None
         return (share.value, share.low) if share is not None else (0.0, 0.0)
 
@@ -69,7 +72,7 @@ class Report:
     samples: int
     notes: tuple[str, ...]
     path_share: float = 1.0
-    """The share of the samples on the packet's path; shares of processor time are of these."""
+    """The share of the samples on the packet's path. All other shares are shares of these."""
 
     @property
     def first(self) -> Advice | None:
@@ -78,7 +81,7 @@ class Report:
 
     @property
     def to_try(self) -> Advice | None:
-        """The first that a trial can apply; None if there is none."""
+        """The first change that a trial can apply; None if there is none."""
         return next((one for one in self.advice if one.change.action == "try"), None)
 
 
@@ -104,7 +107,7 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
 
 
 def _questions(seen: Observation, changes: Mapping[str, Change]) -> Iterator[tuple[Change, str]]:
-    """Each change with each interface that it concerns; a change of no interface once."""
+    """Each change with each interface that it concerns, or once with an empty interface."""
     names: Sequence[str] = seen.interfaces or ("",)
     for change in changes.values():
         for name in names if concerns_interface(change) else names[:1]:
@@ -112,7 +115,7 @@ def _questions(seen: Observation, changes: Mapping[str, Change]) -> Iterator[tup
 
 
 def concerns_interface(change: Change) -> bool:
-    """Whether the change is one of an interface."""
+    """Whether the change concerns one interface."""
     if change.setting is None:
         return False
     kind = change.setting["kind"]

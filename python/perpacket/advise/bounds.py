@@ -1,8 +1,8 @@
 """The largest effect of a change: the part of processor time that it can remove.
 
-The part is a share of the profile's samples, so its interval is Wilson's for a share: Wilson,
-*Probable inference, the law of succession, and statistical inference*, JASA 22, 1927. If the
-processor limits throughput, LAWS computes the gain, as for work that leaves the host.
+The part is a share of the profile's samples, with Wilson's interval of a share (Wilson, *Probable
+inference, the law of succession, and statistical inference*, JASA 22, 1927). LAWS computes the gain
+in throughput, for a processor that is the limit: the removed work is treated as offloaded.
 
 A bound counts the named functions. It omits effects on caches and other processes.
 """
@@ -31,9 +31,9 @@ class Bound:
     """The largest effect of a change."""
 
     share: Interval
-    """The fraction of the processor time of the packet's path that it can remove."""
+    """The fraction of the packet path's processor time that the change can remove."""
     gain: Interval
-    """The throughput that this gives where the processor limits, as a fraction."""
+    """The gain in throughput if the processor is the limit, as a fraction."""
 
 
 def of(bound: catalogue.Bound, profile: Profile, removable: Callable[[str], float]) -> Bound:
@@ -48,7 +48,7 @@ def _gain(fraction: float) -> Callable[[float], float]:
     from perpacket.models import laws
 
     def gain(share: float) -> float:
-        """Throughput when `fraction` of the work leaves; finite, as some work remains."""
+        """The gain if `fraction` of the part is removed; finite, because some work remains."""
         most = min(share, MOST_SHARE)
         if most <= 0.0:
             return 0.0
@@ -58,7 +58,7 @@ def _gain(fraction: float) -> Callable[[float], float]:
 
 
 MOST_SHARE = 0.99
-"""The largest share that a gain is computed for: removing all work would give an infinite gain."""
+"""The largest share for which a gain is computed, because the gain of share 1 is infinite."""
 
 
 def wilson(part: Part) -> Interval:

@@ -1,7 +1,7 @@
 """The catalogue: each change that can be advised or tried, as data.
 
-A file of `changes/` is a change: what it does, its values, where it is written, which evidence
-makes it worth trying, what it can remove, its risk and its source.
+Each file of `changes/` describes one change: its mechanism and values, the setting or option, the
+evidence that makes it worth trying, the cost that it can remove, its risk and its source.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Number(Table):
 
 
 class Exclusion(Table):
-    """`[[evidence.except]]`: a reason that excludes the change; the first that is true counts."""
+    """`[[evidence.except]]`: a reason that excludes the change. The first true one is reported."""
 
     when: str
     text: str
@@ -66,19 +66,19 @@ class Evidence(Table):
 
 
 class Bound(Table):
-    """The part of a profile that the change can reduce, and how much of that part."""
+    """The part of a profile that the change can reduce, and the share that it can remove."""
 
     layers: list[str] = Field(default_factory=list)
     kinds: list[str] = Field(default_factory=list)
     """Kinds of work in these layers; all if empty."""
     frames: list[str] = Field(default_factory=list)
-    """Functions, with `*` at the end of a name: samples with one of them in their call chain."""
+    """Functions; the samples with one of them in their call chain count. `*` may end a name."""
     process: str = ""
     """The process whose samples count; all if empty."""
     own_code: bool = False
-    """Whether the process's own code counts too: it has no names of functions to divide it by."""
+    """Whether all of the process's own code counts too, which has no names of functions."""
     removable: str
-    """Expression: the most that can go, as a fraction of the part."""
+    """An expression: the fraction of the part that the change can remove at most."""
 
 
 class Risk(Table):
@@ -88,13 +88,13 @@ class Risk(Table):
 
 
 class Needs(Table):
-    """What applying the change needs."""
+    """The requirements for applying the change."""
 
     root: bool = False
 
 
 class Source(Table):
-    """Where a magnitude is published."""
+    """The source of a published magnitude."""
 
     title: str
     figure: str
@@ -110,19 +110,21 @@ class Change(Table):
     values: list[str] = Field(default_factory=list)
     number: Number | None = None
     free: bool = False
-    """Whether any text is a value; the setting checks it."""
+    """Whether any text may be a value. The setting checks the text."""
     suggest: str
     """The value that advice proposes; facts in braces are filled in."""
     action: Literal["try", "advise"] = "try"
-    """`advise`: perpacket never applies it, as it concerns security or isolation."""
+    """With `advise`, perpacket never applies the change, because it concerns security or
+    isolation."""
     price: str = ""
     """The command that measures a comparable cost, for a change that is never applied."""
     never_suggested: str = ""
     """The reason why advice never proposes the change; empty if it may."""
     setting: dict[str, str] | None = None
-    """The table that `settings.open` opens; None for options of servers and mere advice."""
+    """The table for `settings.open`; None for options of servers, and for advice without a
+    trial."""
     server: dict[str, str | dict[str, str]] = Field(default_factory=dict)
-    """The option of each server, as text with `{value}` or as a text for each value."""
+    """For each server its option: a text with `{value}`, or a text for each value."""
     evidence: Evidence | None = None
     bound: Bound
     risk: Risk
@@ -153,11 +155,11 @@ class Change(Table):
 
     @property
     def example(self) -> str:
-        """A value that is accepted."""
+        """One of the accepted values."""
         return next(iter(self.values), "1" if "{" in self.suggest else self.suggest)
 
     def option(self, server: str, value: str) -> str | None:
-        """The option of a server for a value, as its configuration or command line has it."""
+        """The option of a server for a value, in the syntax of the server."""
         option = self.server.get(server)
         if option is None or isinstance(option, str):
             return None if option is None else option.replace("{value}", value)
@@ -181,7 +183,7 @@ def read(name: str, text: str) -> Change:
         raise ConfigurationError(f"{name}: {error}") from None
     except ValidationError as error:
         wrong = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        first = wrong[0]  # an unknown key before the missing one it may stand for
+        first = wrong[0]  # an unknown key may be a misspelt missing one: report it first
         key = ".".join(map(str, first["loc"]))
         raise ConfigurationError(f"{name}: {key}: {first['msg'].lower()}") from None
     if name != f"{change.name}.toml":
@@ -190,7 +192,7 @@ def read(name: str, text: str) -> Change:
 
 
 def find(text: str) -> tuple[Change, str]:
-    """The change and value of `tso=off`; raises `ConfigurationError` with what is allowed."""
+    """The change and the value in a text such as `tso=off`; raises `ConfigurationError`."""
     name, equals, value = text.partition("=")
     changes = load()
     if name not in changes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from perpacket.advise import journal
 from perpacket.errors import RunFailed
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 
-NOTHING_CHANGED = Question(
+NOTHING_CHANGED = Check(
     "no_open_journal",
     Group.NETWORK,
     "settings of a killed trial are still changed, and the next trial is refused",
@@ -15,13 +15,13 @@ NOTHING_CHANGED = Question(
 
 
 def capability() -> Capability:
-    """Whether there is a journal of a trial that was killed together with its guardian."""
+    """Whether a trial that was killed together with its guardian left a journal."""
     try:
         journal.read(journal.path())
     except RunFailed as error:
-        return NOTHING_CHANGED.answer(False, str(error))
+        return NOTHING_CHANGED.result(False, str(error))
     left = journal.leftover()
     if left is None:
-        return NOTHING_CHANGED.answer(True, "no trial left a setting changed")
+        return NOTHING_CHANGED.result(True, "no trial left a setting changed")
     titles = ", ".join(step.title for step in left.steps)
-    return NOTHING_CHANGED.answer(False, f"left by a killed trial: {titles}")
+    return NOTHING_CHANGED.result(False, f"left by a killed trial: {titles}")

@@ -1,18 +1,18 @@
 """The effect of a change, from windows with it and without it.
 
-Windows are in blocks of four: two `before`, two `changed`, in the order ABBA or BAAB. Each block
-has one logarithm of a ratio, so that a drift of the machine cancels. The interval is Student's over
-blocks.
+A block has four windows: two `before` (A) and two `changed` (B), in the order ABBA or BAAB, so that
+a drift of the machine cancels out. Each block contributes one logarithm of a ratio. The interval is
+Student's over blocks.
 
-The floor is the half-width of the interval of the ratio of the two unchanged windows of each block.
-It shows how far apart windows are without a change. A change is claimed only if its interval
-excludes 1 and it is larger than the floor. The floor compares single windows and the effect pairs
-of windows, so the floor is about 1.4 times the half-width of the effect. Without a difference about
-one trial in a hundred makes a claim.
+The floor shows how far apart windows are without a change. It is the half-width of the interval of
+the ratio of the two unchanged windows of each block. A change is claimed only if its interval
+excludes 1 and the change is larger than the floor. The floor compares single windows, but the
+effect compares pairs of windows. So the floor is about 1.4 times the half-width of the effect. If
+there is no difference, about one trial in a hundred makes a false claim.
 
-The cost is the processor time of the layers of the packet's path. Other programs come and go, and
-their time would hide a small effect. A command of the user may start a program, so there the cost
-is the time of all programs.
+The cost is the processor time of the layers of the packet's path, because the varying time of other
+programs would hide a small effect. A command of the user may start a program; then the cost is the
+time of all programs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ BEFORE, CHANGED = 0, 1
 """The sides of a trial with one change."""
 
 LEAST_BLOCKS = 3
-"""With fewer blocks the interval of a ratio says nothing."""
+"""With fewer blocks the interval of a ratio is too wide to be of use."""
 
 GOAL = 0.02
-"""The change whose price in windows is reported."""
+"""The size of a change (2 %) for which the needed number of windows is reported."""
 
 KIB = 1024
 
 NOT_PASSED = (OFF_PATH, "idle")
-"""Layers that no packet passes."""
+"""Layers that are not on the packet's path."""
 
 PATH, ALL = "path", "all"
 """The processor time that is a cost: of the packet's path, or of all programs."""
@@ -53,7 +53,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was counted in one window."""
+    """The counts of one window."""
 
     block: int
     side: int
@@ -61,7 +61,7 @@ class Window:
     cpu_s: float
     """Busy processor time of the profiled processors."""
     layers: Mapping[str, float]
-    """Of it, by layer; empty without the right to sample."""
+    """The busy time by layer; empty without the right to sample."""
     packets: float
     """Frames sent and received."""
     payload_bytes: float
@@ -92,7 +92,7 @@ class Quantity:
     is_cost: bool = False
     """Whether a smaller value is cheaper."""
     counted: str = ""
-    """Of processor time: `path` or `all`."""
+    """The processor time that a cost counts: `path` or `all`; empty for other quantities."""
 
     def over(self, windows: Sequence[Window]) -> float | None:
         """The ratio of the sums over windows; None if one lacks it."""
@@ -106,7 +106,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A quantity before and changed."""
+    """A quantity without and with the change."""
 
     quantity: Quantity
     before: float
@@ -114,7 +114,7 @@ class Effect:
     ratio: Interval | None
     """Changed over before; None if a count is zero."""
     verdict: Verdict | None = None
-    """Of costs alone."""
+    """The verdict on a cost; None for other quantities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Effects:
     """All quantities of a trial."""
 
     cost: Effect
-    """Processor time a unit of work: the verdict of the trial is on it."""
+    """The effect on processor time per unit of work, which decides the trial's verdict."""
     others: tuple[Effect, ...]
     layers: tuple[Effect, ...]
     floor: float
@@ -137,12 +137,15 @@ class Effects:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the processor time a unit of work."""
+        """The verdict on processor time per unit of work."""
         return self.cost.verdict or Verdict.NOT_DISTINGUISHABLE
 
     @property
     def blocks_for_goal(self) -> int | None:
-        """About how many blocks would show a change of 2 %; None without an interval."""
+        """The approximate number of blocks that would show a change of `GOAL`.
+
+        None without an interval.
+        """
         if self.cost.ratio is None or not self.cost.ratio.is_bounded:
             return None
         wanted = math.log1p(GOAL)
@@ -156,7 +159,7 @@ def unit_of(windows: Sequence[Window]) -> str:
 
 
 def counted_in(windows: Sequence[Window], wanted: str) -> str:
-    """The processor time that can be counted: `path` needs the layers of every window."""
+    """The processor time that can be counted. `path` needs layers in every window."""
     return wanted if all(window.path_s > 0 for window in windows) else ALL
 
 
@@ -166,7 +169,7 @@ def units(window: Window, unit: str) -> float:
 
 
 def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
-    """The quantities of a trial; the first is the cost that the verdict is on.
+    """The quantities of a trial. The first is the cost that decides the verdict.
 
     `counted` is the processor time of that cost, `path` or `all`.
     """
@@ -229,7 +232,7 @@ def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
 
 
 def layer_quantity(layer: str, unit: str) -> Quantity:
-    """The processor time of a layer a unit of work."""
+    """The processor time of a layer per unit of work."""
 
     def ratio(window: Window) -> tuple[float, float]:
         return 1e6 * window.layers.get(layer, 0.0), units(window, unit)
@@ -242,8 +245,8 @@ def effects(
 ) -> Effects:
     """The effect of one side of a trial; raises `StatisticsError` without a whole block.
 
-    The intervals of the layers are corrected for the number of layers (Bonferroni). Without layers
-    the time of all programs counts.
+    The intervals of the layers are corrected for the number of layers (Bonferroni). If a window has
+    no layers, the cost is the time of all programs.
     """
     unit = unit_of(windows)
     counted = counted_in(windows, counted)
@@ -304,7 +307,7 @@ def judge(ratio: Interval, floor: float) -> Verdict:
 
 
 def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> float:
-    """The half-width of the ratio of two unchanged windows of a block; 0 with too few."""
+    """The half-width of the ratio of two unchanged windows of a block; 0 with too few blocks."""
     logs = [
         one
         for before, _ in blocks
@@ -317,11 +320,11 @@ def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> 
 
 
 def half_width(ratio: Interval) -> float:
-    """Half the width of a ratio's interval, in logarithms: about a share."""
+    """Half the width of a ratio's interval in logarithms, which is about a share."""
     return (math.log(ratio.high) - math.log(ratio.low)) / 2
 
 
 def log_ratio(quantity: Quantity, above: Sequence[Window], below: Sequence[Window]) -> float | None:
-    """The logarithm of a quantity over that of other windows; None unless both are positive."""
+    """The logarithm of the ratio of a quantity in two sets of windows; None unless positive."""
     first, second = quantity.over(above), quantity.over(below)
     return math.log(first / second) if first and second and first > 0 and second > 0 else None

@@ -1,7 +1,7 @@
 """The expressions of the catalogue: numbers, text, comparisons, `and`, `or`, `not`, arithmetic.
 
-They have Python's syntax. Names are facts, and the functions are those of the facts, `min` and
-`max`. Attributes, indexing and keywords are errors.
+An expression has Python's syntax. Names are facts. Functions are those that `facts.py` defines, and
+`min` and `max`. Attributes, indexing and keywords are errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class NotReadable(Exception):
 def evaluate(text: str, facts: Mapping[str, Value], functions: Mapping[str, Function]) -> Value:
     """The value of an expression.
 
-    Raises `NotReadable` from a fact, and `ConfigurationError` for what the language does not have.
+    Raises `NotReadable` for a fact that cannot be read, and `ConfigurationError` for syntax that
+    the
+    language does not have.
     """
     return _value(parse(text), facts, {**functions, **BUILT_IN})
 

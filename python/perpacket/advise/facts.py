@@ -1,7 +1,7 @@
 """The facts that expressions use: numbers of the profile, of the machine and of the server.
 
-A fact is read when an expression uses it. One that cannot be read raises `NotReadable` with the
-reason, which becomes the reason why a change cannot be judged.
+A fact is read when an expression uses it. A fact that cannot be read raises `NotReadable`. Its text
+becomes the reason why a change cannot be judged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FREQUENCIES = "/sys/devices/system/cpu"
 
 
 class Facts(Mapping[str, Value]):
-    """The facts about a change on an interface; `interface` is empty where none carried packets."""
+    """The facts about a change on an interface; `interface` is empty if none carried packets."""
 
     def __init__(self, seen: Observation, change: Change, interface: str) -> None:
         """Read nothing yet."""
@@ -79,7 +79,7 @@ class Facts(Mapping[str, Value]):
 
     @property
     def link(self) -> links.Link:
-        """The interface."""
+        """The interface of the change; raises `NotReadable` if there is none."""
         if self.interface not in self.seen.links:
             raise NotReadable("no interface carried packets during the profile")
         return self.seen.links[self.interface]
@@ -118,7 +118,10 @@ def _present(facts: Facts) -> str:
 
 
 def _mask(facts: Facts) -> int:
-    """A processor mask of the kernel: hexadecimal, with commas; of several the largest."""
+    """The number in a processor mask of the kernel (hexadecimal, with commas).
+
+    If the setting has several masks, the largest one.
+    """
     text = str(facts["present"]).removeprefix("mask:").split(";")
     try:
         return max((int(mask.replace(",", ""), 16) for mask in text), default=0)
@@ -136,7 +139,7 @@ def _part(facts: Facts) -> float:
 
 
 def _response_bytes(facts: Facts) -> float:
-    """Bytes sent a request, or a received frame where requests are not counted."""
+    """Bytes sent per request, or per received frame if requests are not counted."""
     measured = facts.seen.profile
     name = facts.interface
     sent = measured.number("interfaces", name, "bytes_sent") if name else 0.0

@@ -1,4 +1,4 @@
-"""The change most worth trying, found while another verb runs. Errors do not reach that verb."""
+"""Finds the change most worth trying while another verb runs. That verb sees no errors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ COLUMNS = {"bytes_received": 0, "packets_received": 1, "bytes_sent": 8, "packets
 """The columns of /proc/net/dev; net/core/net-procfs.c."""
 
 Found = Report | None
-"""None if nothing could be found."""
+"""The advice; None if there was an error."""
 
 
-class Beside:
-    """A separate profile, by a thread, while another verb shows its windows."""
+class BackgroundProfile:
+    """A separate profile in a thread, while another verb shows its windows."""
 
     def __init__(self, duration_s: float, pid: int | None, requests: str = "") -> None:
-        """Start to profile."""
+        """Start the profile."""
         self._found: Found = None
         self._thread = threading.Thread(target=self._run, args=(duration_s, pid, requests))
         self._thread.daemon = True
@@ -35,23 +35,23 @@ class Beside:
         self._found = quietly(lambda: observation.observe(duration_s, pid, "", requests))
 
     def report(self, wait_s: float = 1.0) -> Found:
-        """What was found; None if the profile is not complete after `wait_s`."""
+        """The advice; None if the profile is not complete after `wait_s`."""
         self._thread.join(wait_s)
         return self._found
 
 
-class Around:
+class CountersAroundProfile:
     """The counters around the profile of another program, which stores its call chains."""
 
     def __init__(self, pid: int | None) -> None:
-        """Read the counters before."""
+        """Read the counters before the profile."""
         self.pid = pid
         self.before = observation.counters(pid)
         self.carried = carried(pid)
         self.started_s = time.monotonic()
 
     def report(self, stacks: Path) -> Found:
-        """Advice from the call chains and the counters since."""
+        """Advice from the call chains, and from the counters since this object was made."""
         return quietly(lambda: self._observe(stacks))
 
     def _observe(self, stacks: Path) -> observation.Observation:
@@ -70,7 +70,7 @@ class Around:
             "interfaces": interfaces,
         }
         measured = Profile(document, chains)
-        return observation.around(
+        return observation.of_profile(
             measured, self.pid, "", self.before, observation.counters(self.pid)
         )
 

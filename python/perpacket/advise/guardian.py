@@ -1,9 +1,9 @@
 """The guardian of a trial: `python -m perpacket.advise.guardian JOURNAL`.
 
-It waits on a pipe whose other end only the trial's process has. The end of the pipe means that the
-process has ended, also by SIGKILL. Unless the process wrote that it has restored everything, the
-guardian restores it. It runs in a session of its own and ignores the signals of terminals, so that
-closing a terminal ends the trial and not the guardian.
+The guardian reads a pipe whose write end only the trial's process has. The pipe ends when that
+process ends, even by SIGKILL. If the process has not written that it restored everything, the
+guardian restores the settings. It runs in a session of its own and ignores the signals of
+terminals, so that closing a terminal ends the trial but not the guardian.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IGNORED = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
     *(signal.SIGTSTP, signal.SIGPIPE),
 )
-"""Signals of terminals, and of sessions that end: they come exactly when undoing is due."""
+"""Signals of terminals and of ending sessions, which arrive just when the guardian must undo."""
 
 
 def main() -> int:
@@ -31,14 +31,14 @@ def main() -> int:
     found = journal.read(file)
     if found is None:
         return 1
-    os.chdir("/")  # No file system stays busy because of the guardian.
+    os.chdir("/")  # The guardian must not keep a file system busy.
     opened: dict[str, Setting] = {}
     for step in found.steps:
         try:
             setting = step.open()
         except Gone:
             return 1
-        # The descriptors keep the namespaces alive, and the modules are imported now.
+        # Descriptors keep the namespaces alive. Opening now also imports the modules.
         setting.place = setting.place.pinned()
         setting.read()
         opened[name_of(step)] = setting
@@ -55,12 +55,12 @@ def main() -> int:
 
 
 def name_of(step: journal.Step) -> str:
-    """The setting of a step: the trial may remove other steps from the journal."""
+    """The key of a step's setting. Its index is no key: the trial may remove other steps."""
     return f"{step.record} {step.namespace} {step.interface}"
 
 
 def wait_for_end(descriptor: int) -> bytes:
-    """Everything the trial wrote until it closed the pipe or finished."""
+    """Everything that the trial wrote until it finished or the pipe closed."""
     words = b""
     while part := os.read(descriptor, 4096):
         words += part

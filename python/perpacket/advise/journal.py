@@ -1,10 +1,10 @@
-"""What a trial may change, on disk before anything is changed, and how it is undone.
+"""The journal of a trial: the settings that it may change, on disk before the first change.
 
-A session owns the journal. It starts the guardian, a process of its own that undoes everything when
-the session's process ends, however it ends. If both are killed, `perpacket trial --undo` reads the
-journal. A journal lists for each setting the value before and the value of the trial. At any moment
-the setting has one of the two, or parts of both if it is written part by part; any other value was
-set by somebody else, and stays.
+A session owns the journal. It starts the guardian, a separate process that undoes everything when
+the session's process ends for any reason. If both are killed, `perpacket trial --undo` reads the
+journal. For each setting, the journal has the value before the trial and the value of the trial. At
+any moment the setting has one of the two, or parts of both if it is written part by part. Somebody
+else has set any other value, and this value is not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from perpacket.whole_file import write_whole
 SCHEMA = 1
 
 READY, FINISHED = b"ready\n", b"finished\n"
-"""Words between session and guardian: the guardian can undo; the session has undone everything."""
+"""Messages: the guardian can undo (`READY`), and the session has undone everything (`FINISHED`)."""
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -69,9 +69,9 @@ class Step:
     before: str
     changed: str
     cookie: int = 0
-    """The namespace's cookie: a later namespace may have the same inode."""
+    """The namespace's cookie, because a later namespace may have the same inode."""
     index: int = 0
-    """The interface's number: a later interface may have the same name."""
+    """The interface's number, because a later interface may have the same name."""
 
     def open(self) -> Setting:
         """The setting; raises `Gone` if its namespace or interface no longer exists."""
@@ -86,13 +86,13 @@ class Step:
         return setting
 
     def require_interface(self, setting: Setting) -> None:
-        """Raise `Gone` if the setting is of an interface that is no longer the same."""
+        """Raise `Gone` if the interface no longer exists, or another one has its name."""
         if self.is_of_interface and setting.place.index != self.index:
             raise Gone(f"{self.title}: the interface no longer exists")
 
     @property
     def is_of_interface(self) -> bool:
-        """Whether the setting ends with the interface; a sysctl or a command does not."""
+        """Whether the setting belongs to the interface, unlike a sysctl or a command."""
         return bool(self.interface) and not (
             self.record["kind"] in ("sysctl", "command", "nft-rules")
             or (self.record["kind"].startswith("file") and "{interface}" not in self.record["path"])
@@ -106,7 +106,7 @@ class Journal:
     boot: str
     pid: int
     started: str
-    """Start time of the process: a number may be that of a later process."""
+    """Start time of the process, because a later process may have the same number."""
     steps: tuple[Step, ...]
     guardian: int = 0
 
@@ -151,7 +151,7 @@ def read(file: Path) -> Journal | None:
 
 
 def write(file: Path, journal: Journal) -> None:
-    """Store the journal on disk before anything relies on it."""
+    """Store the journal, and wait until it is on the disk."""
     write_whole(file, json.dumps({"schema": SCHEMA, **asdict(journal)}, indent=1) + "\n")
 
 
@@ -164,22 +164,22 @@ class Session:
     journal: Journal
     guardian: subprocess.Popen[bytes]
     places: Sequence[Place] = ()
-    """The places of the settings; during the session a descriptor keeps each namespace alive."""
+    """The places of the settings. During the session, descriptors keep their namespaces alive."""
     undone: list[Undone] = field(default_factory=list)
-    """Each setting's state, once the session has ended."""
+    """Each setting's state after the end of the session."""
     _kept: set[int] = field(default_factory=set)
 
     def apply(self, indices: Iterable[int]) -> None:
-        """Set the values of the trial, one setting after the other."""
+        """Set the trial's values, one setting after the other."""
         self._set_all([(index, self.journal.steps[index].changed) for index in indices])
 
     def restore(self, indices: Iterable[int]) -> None:
-        """Set the values from before, one setting after the other, the last one first."""
+        """Set the values from before the trial, one setting after the other, in reverse order."""
         order = sorted(indices, reverse=True)
         self._set_all([(index, self.journal.steps[index].before) for index in order])
 
     def write_between(self, index: int, value: str) -> None:
-        """Set a value between the old one and that of the trial; the journal gets it first."""
+        """Set a value between the old one and the trial's, after storing it in the journal."""
         steps = list(self.journal.steps)
         steps[index] = replace(steps[index], changed=value)
         self.settings[index].write(steps[index].before)
@@ -188,21 +188,21 @@ class Session:
         self._set(index, value)
 
     def keep(self, index: int) -> None:
-        """Apply a setting, and leave it changed at the end."""
+        """Apply a setting that the end of the session does not restore."""
         self.apply([index])
         self._kept.add(index)
         kept = [step for number, step in enumerate(self.journal.steps) if number not in self._kept]
         write(self.file, replace(self.journal, steps=tuple(kept)))
 
     def check_guardian(self) -> None:
-        """Raise `RunFailed` if the guardian has ended: nothing would undo a killed trial."""
+        """Raise `RunFailed` if the guardian has ended, which would undo a killed trial."""
         if self.guardian.poll() is not None:
             raise RunFailed(
                 "the guardian of the trial has ended; the trial undoes its changes", "try again"
             )
 
     def _set_all(self, values: Sequence[tuple[int, str]]) -> None:
-        """Write values, and read each back when all are written.
+        """Write all values, then read each back.
 
         A setting may depend on a later one, as TSO depends on scatter-gather.
         """
@@ -252,7 +252,7 @@ class Session:
 
 @contextmanager
 def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
-    """A session in which the settings can have those values; afterwards they have their own.
+    """A session in which the settings can have these values; restores them at its end.
 
     Nothing is changed before every setting has been checked, the journal is on disk and the
     guardian is ready. Raises `MachineLacks` while another trial's journal exists, and what `check`
@@ -315,9 +315,9 @@ def undo() -> list[Undone]:
     if journal.trial_is_alive:
         raise MachineLacks(
             f"{file}: the trial of process {journal.pid} still runs",
-            "end it with Ctrl-C: it restores everything itself",
+            "end the trial with Ctrl-C: it restores everything itself",
         )
-    with locked(file):  # A guardian that undoes at this moment finishes first.
+    with locked(file):  # Wait for a guardian that undoes the trial now.
         left = read(file)
         if left is None:
             return [Undone(step.title, Outcome.UNCHANGED) for step in reversed(journal.steps)]
@@ -349,9 +349,9 @@ def leftover() -> Journal | None:
 def undo_all(
     file: Path, journal: Journal, opened: Mapping[int, Setting] | None = None
 ) -> list[Undone]:
-    """Restore every setting of a journal, and remove the journal unless one failed.
+    """Restore every setting of a journal, and remove the journal unless a setting failed.
 
-    `opened` has settings that are open, by their number in the journal.
+    `opened` has the settings that are open already, by their index in the journal.
     """
     if journal.boot != BOOT.read_text().strip():
         undone = [
@@ -367,9 +367,9 @@ def undo_all(
 def undo_steps(
     steps: Sequence[Step], opened: Mapping[int, Setting], kept: Collection[int] = ()
 ) -> list[Undone]:
-    """Restore settings, the last one first.
+    """Restore settings in reverse order.
 
-    A setting may depend on one that is restored after it. So failed ones are tried once more.
+    A setting may depend on one that is restored later, so failed settings are tried once more.
     """
     results: dict[int, Undone] = {
         number: Undone(steps[number].title, Outcome.KEPT) for number in kept
@@ -382,9 +382,9 @@ def undo_steps(
 
 
 def is_between(present: str, before: str, changed: str) -> bool:
-    """Whether a setting of several parts has some of its values from before, the others changed.
+    """Whether a setting of several parts has the old value in some and the trial's in others.
 
-    A trial that is killed while it writes one part after the other leaves that.
+    A trial that is killed while it writes the parts leaves such a setting.
     """
     parts = settings.parts(present)
     if len(parts) == 1:
@@ -437,7 +437,7 @@ def _refuse_another(file: Path) -> None:
 
 def _start_guardian(file: Path) -> subprocess.Popen[bytes]:
     """Start the guardian and wait until it can undo."""
-    # -P: no module of the working directory runs with our rights.
+    # With -P, no module of the working directory runs with this process's rights.
     command = [sys.executable, "-P", "-m", "perpacket.advise.guardian", str(file.resolve())]
     guardian = subprocess.Popen(
         command,
@@ -455,7 +455,7 @@ def _start_guardian(file: Path) -> subprocess.Popen[bytes]:
 
 
 def start_time(pid: int) -> str:
-    """The start of a process in ticks since boot (proc_pid_stat(5)); empty if there is none."""
+    """A process's start time in ticks since boot (proc_pid_stat(5)); empty if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -26,7 +26,7 @@ class Link:
     tx_queues: int
     queueing: str
     address: str = ""
-    """Its first IPv4 address."""
+    """The first IPv4 address of the interface."""
 
 
 def links(place: Place) -> Mapping[str, Link]:
@@ -55,7 +55,7 @@ def _links() -> dict[str, Link]:
 
 
 def rules(place: Place) -> int:
-    """The nftables rules of the longest chain.
+    """The number of nftables rules in the longest chain.
 
     Raises `NotReadable` without the right to list them.
     """

@@ -22,8 +22,8 @@ Address = IPv4Address | IPv6Address
 def url(server: Server, workers: Sequence[int], link: Link | None, own_namespace: bool) -> str:
     """The URL of the server's lowest port; empty if it does not listen or cannot be read.
 
-    A server on every address is loaded by loopback in our namespace, and by the address of its
-    interface in another one.
+    If the server listens on every address, the URL has the loopback address in this process's
+    namespace, and the address of the server's interface in another namespace.
     """
     found = sorted(listening(workers), key=lambda one: (one[1], one[0].version))
     if not found:
@@ -61,7 +61,7 @@ def listening(pids: Sequence[int], proc: Path = Path("/proc")) -> Iterator[tuple
 
 
 def sockets(pid: int, proc: Path = Path("/proc")) -> Iterator[str]:
-    """The inodes of a process's sockets; none if it is another user's."""
+    """The inodes of a process's sockets; none if another user owns the process."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(proc / str(pid) / "fd"):
             with contextlib.suppress(OSError):

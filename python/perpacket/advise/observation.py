@@ -1,4 +1,4 @@
-"""The data of advice: a profile, the machine's counters around it, and the server."""
+"""The data of advice: a profile, the machine's counters before and after it, and the server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOFTIRQ = 6
 """The column of softirq time in /proc/stat; proc_stat(5)."""
 
 SettingReader = Callable[[Mapping[str, str], str], str]
-"""The present value of a setting: its table, and the interface.
+"""A function that reads the present value of a setting from its table and an interface.
 
 Raises `NotReadable` with the reason.
 """
@@ -32,9 +32,9 @@ class Counters:
     """Counters of the kernel at a moment."""
 
     softirq: Mapping[str, tuple[int, int]]
-    """For each processor: ticks in softirqs, and all."""
+    """For each processor: its ticks in softirqs, and all its ticks."""
     opened: int
-    """Connections that were accepted."""
+    """The number of connections that were accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Observation:
     before: Counters | None = None
     after: Counters | None = None
     interfaces: tuple[str, ...] = ()
-    """Those that carried packets, from the busiest, or the one that was named."""
+    """The interfaces that carried packets, the busiest first; or the one that was named."""
     workers: tuple[int, ...] = field(default=())
     """The server's process and its children."""
     url: str = ""
@@ -62,10 +62,10 @@ def observe(duration_s: float, pid: int | None, interface: str, requests: str = 
     _check(pid)
     before = counters(pid)
     measured = profile.measure(duration_s, pid, requests)
-    return around(measured, pid, interface, before, counters(pid))
+    return of_profile(measured, pid, interface, before, counters(pid))
 
 
-def around(
+def of_profile(
     measured: Profile,
     pid: int | None,
     interface: str,
@@ -113,7 +113,7 @@ def _check(pid: int | None) -> None:
 
 
 def busy_interfaces(measured: Profile, found: Mapping[str, Link]) -> tuple[str, ...]:
-    """The interfaces that carried packets, from the busiest."""
+    """The interfaces that carried packets, the busiest first."""
 
     def packets(name: str) -> float:
         keys = ("packets_sent", "packets_received")
@@ -124,7 +124,7 @@ def busy_interfaces(measured: Profile, found: Mapping[str, Link]) -> tuple[str, 
 
 
 def place_of(pid: int | None) -> Place:
-    """The network namespace of a process, or ours without the right to read its."""
+    """The network namespace of a process, or this process's without the right to read that."""
     try:
         return Place.of(pid)
     except MachineLacks:
@@ -132,7 +132,7 @@ def place_of(pid: int | None) -> Place:
 
 
 def setting_reader(place: Place) -> SettingReader:
-    """Reads settings in a network namespace."""
+    """A function that reads settings in a network namespace."""
 
     def read(table: Mapping[str, str], interface: str) -> str:
         try:

@@ -1,7 +1,7 @@
 """Advice on the points of a measured run, from the profiles and settings that the run stored.
 
-A run stores no call chains and no settings of interfaces. So only changes whose evidence is in the
-layers of a profile and in the options of the study's server can be judged.
+A run stores no call chains and no settings of interfaces. Therefore a change can be judged only if
+its evidence is in the layers of a profile or in the options of the study's server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COUNTS = ("packets_sent", "packets_received", "bytes_sent", "bytes_received")
 
 
 def suggestions(path: Path, points: Sequence[Point]) -> list[tuple[Point, Advice]]:
-    """The change with the largest bound at each point, the largest first."""
+    """The change with the largest bound at each point; the points with the largest bounds first."""
     judged = {
         name: change
         for name, change in catalogue.load().items()
@@ -56,7 +56,7 @@ def _profiles(path: Path, point: Point) -> Iterator[Mapping[str, object]]:
 
 
 def pooled(documents: Sequence[Mapping[str, object]]) -> Profile | None:
-    """The profiles of a point as one: sums, and shares weighted by samples; None without layers."""
+    """The profiles of a point added up, with shares weighted by samples; None without layers."""
     each = [Profile(document) for document in documents if document.get("layer_kinds")]
     samples = sum(one.number("samples") for one in each)
     if not samples:
@@ -113,6 +113,6 @@ def _server(parameters: Mapping[str, str]) -> Server | None:
     if kind != "perpacket":
         return Server(kind, 0, (), {}, "the run did not store the options of this server")
     architecture = parameters.get("server.architecture", "events")
-    # The testbed starts the server with its other options as they are by default.
+    # The testbed starts the server with defaults for its other options.
     options = {"io-uring": "on" if architecture == "uring" else "off", "sendfile": "on"}
     return Server(SERVE_WEB, 0, (), options)

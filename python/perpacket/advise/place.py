@@ -1,4 +1,4 @@
-"""Where a setting is: a network namespace, and an interface in it."""
+"""The place of a setting: a network namespace, and an interface in it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FOLDER_VARIABLE = "PERPACKET_JOURNAL"
 """Environment variable with the folder of journals, for services with a folder of their own."""
 
 SO_NETNS_COOKIE = 71
-"""A number of the namespace that no later one of this boot has, since Linux 5.14
-(include/uapi/asm-generic/socket.h). Inodes are used again."""
+"""The option for a namespace's cookie, since Linux 5.14 (include/uapi/asm-generic/socket.h). No
+later namespace of this boot has the same cookie, whereas inodes are used again."""
 
 CLONE_NEWNET = 0x4000_0000
 """Network namespaces, of include/uapi/linux/sched.h."""
@@ -35,18 +35,18 @@ CLONE_NEWNS = 0x0002_0000
 """Mount namespaces, of include/uapi/linux/sched.h."""
 
 MS_REC_SLAVE = 0x4000 | 0x80000
-"""MS_REC | MS_SLAVE of mount(2): mounts of the thread do not reach other namespaces."""
+"""MS_REC | MS_SLAVE of mount(2): other namespaces do not see the thread's mounts."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A network namespace by a file that refers to it, and an interface; empty for none."""
+    """A network namespace, by a file that refers to it, and an interface, empty for none."""
 
     interface: str = ""
     namespace: Path | None = None
-    """None: that of this process."""
+    """The file; None for the namespace of this process."""
 
     @classmethod
     def of(cls, pid: int | None = None, interface: str = "") -> Place:
@@ -71,19 +71,19 @@ class Place:
 
     @property
     def inode(self) -> int:
-        """The number of the namespace, which lasts as long as the namespace."""
+        """The inode of the namespace, unique while the namespace exists."""
         return (self.namespace or OWN_NAMESPACE).stat().st_ino
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the namespace of the machine's first process."""
+        """Whether the namespace is that of the machine's first process."""
         try:
             return self.inode == Path("/proc/1/ns/net").stat().st_ino
         except OSError:
             return False
 
     def shell(self, command: str) -> str:
-        """A shell command that runs another one in the namespace, with that namespace's sysfs."""
+        """A shell command that runs `command` in the namespace, with that namespace's sysfs."""
         if self.namespace is None:
             return command
         if "/sys/" in command:
@@ -95,12 +95,12 @@ class Place:
 
     @property
     def cookie(self) -> int:
-        """The number of the namespace that no later one has; 0 on kernels without."""
+        """The namespace's cookie, unique until the next boot; 0 on kernels without cookies."""
         return self.inside(_cookie)
 
     @property
     def index(self) -> int:
-        """The number of the interface; 0 without one. A new one of its name has another number."""
+        """The interface's number, which a later interface of its name does not have; 0 for none."""
         try:
             return self.inside(lambda: socket.if_nametoindex(self.interface))
         except OSError:
@@ -121,7 +121,7 @@ class Place:
     def inside(self, function: Callable[[], T]) -> T:
         """The result of `function`, called in the namespace, with that namespace's sysfs.
 
-        A namespace belongs to a thread, so another thread enters it and ends there.
+        Only one thread enters the namespace: a new one, which ends after the call.
         """
         if self.namespace is None:
             return function()
@@ -188,7 +188,8 @@ def _cookie() -> int:
 def enter(namespace: Path) -> None:
     """Move the calling thread to a network namespace, and mount the sysfs of that namespace.
 
-    /proc/sys follows the thread. /sys/class/net follows the mount, as `ip netns exec` knows too.
+    /proc/sys depends on the thread's namespace, but /sys/class/net on the mount. `ip netns exec`
+    does the same.
     """
     descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:

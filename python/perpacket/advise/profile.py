@@ -1,4 +1,4 @@
-"""A profile as advice uses it: the document of `perpacket profile` and its call chains."""
+"""A profile for advice: the document of `perpacket profile` with its call chains."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from perpacket.measure import live
 from perpacket.measure.hosts.record import temporary_folder
 
 FREQUENCY_HZ = 397
-"""Samples a second and processor: four times the usual, as the profile is short."""
+"""Samples per second and processor, four times the default because the profile is short."""
 
 OFF_PATH = "other"
-"""The layer that no packet passes: other programs, and kernel work of no layer."""
+"""The layer that is not on the packet's path: other programs, and kernel work of no layer."""
 
 LEAST_SAMPLES = 50
-"""Samples on the packet's path below which no change is ranked: a share of a half is then known to
-14 points only."""
+"""The least number of samples on the packet's path for ranking changes. With 50 samples, the
+interval of a share of one half is +-14 percentage points."""
 
 IDLE = ("idle", "cpuidle_enter", "default_idle_call", "pv_native_safe_halt", "do_idle")
-"""Functions in the call chain of a processor that does nothing."""
+"""Functions in the call chain of an idle processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Profile:
     stacks: tuple[Stack, ...] = ()
 
     def number(self, *path: str) -> float:
-        """A number of the document; raises `NotReadable` if it has none there."""
+        """The number at a path of the document; raises `NotReadable` if there is none."""
         found: object = self.document
         for key in path:
             found = found.get(key) if isinstance(found, Mapping) else None
@@ -83,21 +83,21 @@ class Profile:
 
     @property
     def is_of_accounts(self) -> bool:
-        """Whether it is of the kernel's accounts, which need no right and have no layers."""
+        """Whether the profile is from the kernel's accounts, which need no right."""
         return self.document.get("backend") == "accounts"
 
     @property
     def path_share(self) -> float:
-        """The share of busy samples in layers that packets pass; 1 without layers.
+        """The share of busy samples on the packet's path; 1 without layers.
 
-        The others are in other programs, which come and go, and in kernel work of no layer.
+        The other samples are in other programs and in kernel work of no layer.
         """
         row = self.table("layer_kinds").get(OFF_PATH)
         return 1.0 - math.fsum(row.values()) if isinstance(row, Mapping) else 1.0
 
     @property
     def busy_samples(self) -> float:
-        """The samples of processors that did something."""
+        """The number of samples of busy processors."""
         if self.stacks:
             return sum(stack.samples for stack in self._busy())
         samples = self.number("samples")
@@ -114,7 +114,7 @@ class Profile:
 
     @property
     def too_few_samples(self) -> str:
-        """The reason why no share of this profile is known; empty if enough are on the path."""
+        """A message if too few samples are on the packet's path to know a share; else empty."""
         if self.is_of_accounts or self.path_samples >= LEAST_SAMPLES:
             return ""
         return (
@@ -126,7 +126,7 @@ class Profile:
         return [stack for stack in self.stacks if not set(IDLE) & set(stack.functions)]
 
     def cells(self, layers: Iterable[str], kinds: Sequence[str] = ()) -> Part:
-        """The samples of layers, of some kinds of work in them or of all kinds."""
+        """The samples of some layers; only those of some kinds of work if `kinds` names any."""
         cells = self.table("layer_kinds")
         if not cells or self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
@@ -166,7 +166,7 @@ NO_LAYERS = "the profile has no layers and call chains: perf is not permitted (`
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a function is one of these; `*` at the end of a pattern matches any end."""
+    """A test whether a function matches a pattern; `*` ends a pattern that is a prefix."""
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}
     starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
     return lambda function: function in exact or (bool(starts) and function.startswith(starts))
@@ -201,7 +201,7 @@ def read(profile: Path, stacks: Path | None) -> Profile:
 def measure(duration_s: float, pid: int | None = None, requests: str = "") -> Profile:
     """Profile the machine now.
 
-    Without the permission for perf the kernel's accounts are used, which have no layers.
+    Without permission for perf, the profile is from the kernel's accounts and has no layers.
     """
     common = ["--duration", f"{duration_s:g}"]
     common += [] if pid is None else ["--pid", str(pid)]

@@ -20,13 +20,13 @@ NGINX = "nginx"
 SERVE_WEB = "serve web"
 
 DEFAULT_CONFIGURATION = "/etc/nginx/nginx.conf"
-"""Debian's and Fedora's; used where nginx does not report its own."""
+"""The path of Debian and Fedora, for an nginx that does not report its own."""
 
 LARGE = re.compile(r"(\d+)\s*(GiB|GB)$")
-"""A threshold of `--sendfile-above` that few files reach."""
+"""Matches a threshold of `--sendfile-above` that few files reach."""
 
 ASK_S = 5.0
-"""Time that `nginx -V` may take."""
+"""Time limit of `nginx -V`."""
 
 TOKEN = re.compile(
     r"""
@@ -42,7 +42,7 @@ TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     kind: str
     """`nginx`, `serve web`, or the program's name for another."""
@@ -53,7 +53,7 @@ class Server:
     unread: str = ""
     """The reason why the options could not be read."""
     configuration: tuple[Directive, ...] = ()
-    """Of nginx, with included files in their place."""
+    """The configuration of nginx, with included files in place of `include`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Directive:
 
     @property
     def text(self) -> str:
-        """The directive as nginx reads it."""
+        """The directive in the syntax of nginx."""
         words = " ".join((self.name, *map(_quoted, self.arguments)))
         if self.block is None:
             return f"{words};\n"
@@ -160,7 +160,7 @@ def _root(pid: int, proc: Path) -> Path:
 
 
 def _compiled_path(proc: Path, pid: int) -> str:
-    """The configuration that nginx was built with; `-V` prints it and changes nothing."""
+    """The path of the configuration that nginx was built with, as `nginx -V` prints it."""
     try:
         program = os.readlink(proc / str(pid) / "exe")
         done = subprocess.run(
@@ -175,7 +175,7 @@ def _compiled_path(proc: Path, pid: int) -> str:
 def read(path: str, root: Path = Path("/")) -> Iterator[Directive]:
     """The directives of a configuration, those of included files in their place.
 
-    Raises `OSError` for a file that cannot be read and `ValueError` for one that is not nginx's.
+    Raises `OSError` for a file that cannot be read, and `ValueError` for invalid syntax.
     """
     tokens = _tokens(_below(root, path).read_text(errors="replace"))
     folder = os.path.dirname(path)
@@ -234,9 +234,9 @@ COSTLIEST: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "open-file-cache": ("open_file_cache", "off", ("off", "on")),
     "access-log": ("access_log", "on", ("on", "buffer", "off")),
 }
-"""The directive of a change, its default, and its values from the costliest.
+"""The directive of a change, its default, and its values, the costliest first.
 
-Servers and locations may differ: advice concerns the costliest.
+If servers and locations have different values, advice concerns the costliest value.
 """
 
 
@@ -278,7 +278,7 @@ def _last(directives: Sequence[Directive], name: str, default: str) -> str:
 def _costliest(
     configuration: Sequence[Directive], directive: str, default: str, order: Sequence[str]
 ) -> str:
-    """The costliest value among the places that serve requests."""
+    """The costliest value among the servers and locations."""
     values = set(_effective(_inner(configuration, "http"), directive, default))
     return min(values, key=lambda value: order.index(value) if value in order else 0)
 
@@ -295,7 +295,7 @@ def _effective(block: Sequence[Directive], directive: str, inherited: str) -> It
 
 
 def _normal(one: Directive) -> str:
-    """The value of a directive as a change of the catalogue names it."""
+    """The value of a directive, in the form of the catalogue."""
     first = one.arguments[0] if one.arguments else ""
     if one.name == "access_log" and first != "off":
         buffered = any(word.startswith(("buffer=", "gzip")) for word in one.arguments)

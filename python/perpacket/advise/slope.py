@@ -1,8 +1,8 @@
 """The effect of a nanosecond at a layer: a known cost is added, and throughput is measured.
 
-A trial cannot make a layer of the kernel faster, but it can add a cost (`added.py`). The
-slope of throughput against the added cost is measured in blocks of windows with different amounts.
-Removing the layer is an extrapolation of that line.
+A trial cannot make a layer of the kernel faster, but it can add a known cost (`added.py`). Blocks
+of windows with different amounts measure the slope of throughput against the added cost. The effect
+of removing the layer is an extrapolation of that line.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Slope:
     layer: str
     rate_title: str
     what: str
-    """The unit of an amount, after the number."""
+    """The unit of an amount, such as `rules at each hook`."""
     amounts: tuple[int, ...]
     ns_of_amount: Interval
     """The cost of one unit of the amounts, per packet, as the profile measured it."""
     layer_ns: float
-    """The layer's cost a packet with nothing added."""
+    """The layer's cost per packet without an added cost."""
     rate_change_per_ns: Interval
     p99_change_per_ns: Interval | None
 
@@ -110,8 +110,8 @@ def slope_of(points: Sequence[tuple[int, float | None]]) -> float | None:
 def ratio_of_means(above: Sequence[float], below: Sequence[float], confidence: float) -> Interval:
     """The ratio of two means of paired values, with the interval of the ratio estimator.
 
-    Its variance is that of the residuals over the squared mean below (Cochran, Sampling
-    Techniques, section 6.4), so both means are uncertain.
+    The estimator's variance is that of the residuals over the squared mean of `below` (Cochran,
+    Sampling Techniques, section 6.4), which includes the uncertainty of both means.
     """
     middle = math.fsum(below) / len(below)
     ratio = math.fsum(above) / math.fsum(below)

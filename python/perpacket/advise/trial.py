@@ -40,22 +40,22 @@ if TYPE_CHECKING:
     from perpacket.analysis.factorial import Allocation
 
 NOTHING = "nothing"
-"""A change that changes nothing: an A/A trial."""
+"""The name of a change without effect: an A/A trial."""
 
 MOST_COMBINED = 4
-"""Changes of a factorial trial: 16 combinations, 32 windows a block."""
+"""The most changes of a factorial trial: they have 16 combinations, in 32 windows a block."""
 
 
 MOST_OTHER_TRAFFIC = 0.1
-"""Packets of other clients, as a share of those of a window, that a trial on a twin accepts. The
-load of the trial shares the processors with them, and their work is not the twin's."""
+"""The largest share of packets of other clients that a trial on a twin accepts. The work for these
+clients uses the same processors, but is not the twin's."""
 
 OTHER_TRAFFIC_S = 0.3
-"""The trial's own load waits for this time, in which other packets are counted."""
+"""The time before the trial's own load, in which other packets are counted."""
 
 MOST_REPEATED = 3
-"""Blocks that are measured again because a window had no traffic or no slice: a busy machine may
-stop a server or the profiler for longer than a window."""
+"""The most blocks that are measured again because a window had no traffic or no slice. On a busy
+machine, a server or the profiler may not run for longer than a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Plan:
     """The plan of a trial."""
 
     changes: tuple[str, ...] = ()
-    """As `tso=off`; `nothing` for an A/A trial."""
+    """The changes, such as `tso=off`; `nothing` for an A/A trial."""
     pid: int | None = None
     interface: str = ""
     load: Load | None = None
-    """None: the traffic that is there."""
+    """The trial's own load; None to use existing traffic."""
     url: str = ""
     """The URL of an HTTP load, which options of servers need."""
     requests: str = ""
@@ -76,7 +76,7 @@ class Plan:
     window_s: float = 1.0
     settle_s: float = 0.2
     until: float | None = None
-    """Go on until half the interval of the ratio is at most this share."""
+    """The trial continues until half the interval of the ratio is at most this share."""
     most_s: float = 600.0
     factorial: bool = False
     keep_if: str = ""
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def counted(self) -> str:
-        """The processor time that is a cost: a command of the user may start programs."""
+        """The processor time that is a cost: of all programs if the user's command runs."""
         return ALL if self.do else PATH
 
     def check_slope(self) -> None:
@@ -113,7 +113,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A change and where it is applied: a setting, the twin of a server, or nowhere."""
+    """A change with its setting, or with the option of a twin server; an A/A trial has neither."""
 
     text: str
     setting: Setting | None = None
@@ -121,7 +121,7 @@ class Target:
     option: str = ""
     """The option of the server, for a twin."""
     permanent: str = ""
-    """How to make a change permanent, read before the trial opens the namespace for itself."""
+    """Instructions for a permanent change, read before the trial opens the namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class Trial:
     windows: tuple[Window, ...]
     notes: tuple[str, ...]
     is_decided: bool
-    """Whether the width that was asked for was reached."""
+    """Whether the interval became as narrow as the plan requires."""
     kept: str = ""
-    """How to make the change permanent, if it was kept."""
+    """Instructions for a permanent change, if the change was kept."""
 
 
 @dataclass
@@ -150,13 +150,13 @@ class Outcome:
     """The processor time that is a cost, as `Plan.counted`."""
     slope: Slope | None = None
     notes: tuple[str, ...] = ()
-    """What a reader must know of results that are of no single change."""
+    """Notes on the results that do not concern a single change."""
     undone: list[Undone] = field(default_factory=list)
     is_interrupted: bool = False
 
 
 Report = Callable[[str, float], None]
-"""Called with a sentence on what is known and the share of the windows that are done."""
+"""A function of a sentence on the results so far and the finished share of the windows."""
 
 
 def targets(plan: Plan, place: Place) -> list[Target]:
@@ -188,7 +188,7 @@ def target_of(text: str, plan: Plan, place: Place) -> Target:
         setting = settings.open(change.setting, place)
         if setting.is_readable and setting.read() == setting.normal(value):
             raise ConfigurationError(
-                f"{text}: it is so without a change",
+                f"{text}: the setting has this value already",
                 parameter="CHANGE",
                 value=text,
                 hint=f"`{NOTHING}` compares windows without a change",
@@ -220,7 +220,7 @@ def options_of(changes: Sequence[Target]) -> tuple[str, ...]:
 
 
 def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
-    """Carry out a trial; Ctrl-C ends it with what was measured, after restoring everything."""
+    """Carry out a trial. Ctrl-C restores everything and ends the trial with its results so far."""
     place = Place.of(plan.pid, plan.interface)
     if plan.slope:
         return run_slope(plan, place, report)
@@ -234,17 +234,19 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
         session = stack.enter_context(journal.begin(steps)) if steps else None
         if session is not None:
             outcome.undone = session.undone
-        bench = _Bench(plan, place, running, session, (*notes, *windows.limits_of(place, plan.pid)))
+        runner = _TrialRunner(
+            plan, place, running, session, (*notes, *windows.limits_of(place, plan.pid))
+        )
         try:
             if plan.factorial:
-                outcome.combinations = bench.combined(found, report)
-                outcome.notes = bench.notes
+                outcome.combinations = runner.combined(found, report)
+                outcome.notes = runner.notes
             else:
                 for target in found:
-                    outcome.trials.append(bench.alone(target, steps, report))
+                    outcome.trials.append(runner.alone(target, steps, report))
         except KeyboardInterrupt:
             outcome.is_interrupted = True
-            outcome.trials += bench.partial
+            outcome.trials += runner.partial
     return outcome
 
 
@@ -262,9 +264,9 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
         if notes:
             raise MachineLacks(f"--slope {plan.slope}: {notes[0]}", "be root")
         switch = stack.enter_context(added.adding(cost, outcome.undone))
-        bench = _Bench(plan, place, running, None, tuple(windows.limits_of(place, plan.pid)))
+        runner = _TrialRunner(plan, place, running, None, tuple(windows.limits_of(place, plan.pid)))
         try:
-            bench.blocks(
+            runner.blocks(
                 len(amounts),
                 lambda side: switch(amounts[side]),
                 found,
@@ -273,7 +275,7 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
             )
         except KeyboardInterrupt:
             outcome.is_interrupted = True
-        outcome.notes = bench.notes
+        outcome.notes = runner.notes
     try:
         outcome.slope = slope.fit(plan.slope, cost.what, found, amounts, plan.confidence)
     except RunFailed:
@@ -283,7 +285,7 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
 
 
 def commands(plan: Plan) -> Iterator[str]:
-    """The commands of a trial, for people: nothing is changed."""
+    """The commands of a trial, for readers; this changes nothing."""
     place = Place.of(plan.pid, plan.interface)
     if plan.slope:
         plan.check_slope()
@@ -318,7 +320,7 @@ def allocation(outcome: Outcome) -> tuple[Allocation, str]:
     return allocate(design, [one[:least] for one in responses]), unit_of(found)
 
 
-class _Bench:
+class _TrialRunner:
     """Measures windows of the sides of a trial."""
 
     def __init__(
@@ -375,7 +377,7 @@ class _Bench:
         return Trial(target.text, computed, tuple(found), notes, decided)
 
     def combined(self, changes: Sequence[Target], report: Report) -> tuple[Window, ...]:
-        """Try every combination of the changes; each one of server options has a twin."""
+        """Try every combination of the changes; a combination of server options has a twin."""
         bits = range(len(changes))
         sides = [
             [changes[bit] for bit in bits if side >> bit & 1] for side in range(1 << len(bits))
@@ -400,7 +402,7 @@ class _Bench:
 
     @contextmanager
     def _twin(self, options: Sequence[str]) -> Iterator[str]:
-        """The URL of the server with these options; empty for none: the server itself."""
+        """The URL of a twin with these options; without options empty, for the server itself."""
         if not options:
             yield ""
             return
@@ -418,7 +420,7 @@ class _Bench:
         report: Report,
         what: str,
     ) -> bool:
-        """Measure blocks until there are enough; whether the wanted width was reached."""
+        """Measure blocks until there are enough; returns whether the required width was reached."""
         plan = self.plan
         others = 0.0 if plan.load is None else self._packets_per_s()
         began_s = time.monotonic()
@@ -460,7 +462,7 @@ class _Bench:
         return found.packets / found.seconds
 
     def _check_others(self, others: float, loaded: Window) -> None:
-        """Refuse or report other traffic beside the trial's load."""
+        """Raise an error, or add a note, if other traffic runs beside the trial's load."""
         all_per_s = loaded.packets / loaded.seconds
         if others <= MOST_OTHER_TRAFFIC * all_per_s:
             return
@@ -507,7 +509,7 @@ def progress_text(what: str, found: Sequence[Window], plan: Plan, sides: int) ->
 
 
 def differences(found: Effects, own_load: bool) -> list[str]:
-    """Differences between the sides that a reader must know before the verdict."""
+    """Sentences on differences of the traffic between the sides, which qualify the verdict."""
     notes = []
     by_key = {one.quantity.key: one for one in found.others}
     packets = by_key.get("packets_per_unit")

@@ -1,8 +1,8 @@
 """A twin: a second server like the first, with some options changed and an address of its own.
 
-Options of a server are read when it starts. A trial must not restart a server that others use, so
-it starts a twin beside it and loads the two in turn. The twin runs as the same user, on the same
-processors, in the same network namespace and folder.
+A server reads its options when it starts. A trial must not restart a server that others use.
+Therefore it starts a twin beside that server and loads the two in turn. The twin runs as the same
+user, on the same processors, and in the same network namespace and folder.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from perpacket.measure.hosts.record import temporary_folder
 from perpacket.measure.web import peers, programs
 
 READY_S = 20.0
-"""A server listens within this time."""
+"""Time limit for a server to listen."""
 
 GRACE_S = 5.0
 
 
 @contextmanager
 def running(server: Server, options: Sequence[str], url: str, place: Place) -> Iterator[str]:
-    """Start the twin of a server with these options; yields the URL at the twin.
+    """Start the twin of a server with these options; yields `url` with the twin's address.
 
     Raises `MachineLacks` for servers whose options perpacket does not know, and `RunFailed` if the
     twin does not listen.
@@ -69,12 +69,12 @@ def command_of(
         return nginx_command(server, options, f"{host}:{port}", folder)
     raise MachineLacks(
         f"process {server.pid} is {server.kind}: perpacket starts twins of nginx and `serve web`",
-        "try the option with --do and --undo and commands of yours",
+        "try the option with --do, --undo and commands of your own",
     )
 
 
 def nginx_command(server: Server, options: Sequence[str], address: str, folder: Path) -> list[str]:
-    """Nginx with its own configuration, except for the options, the address and its pid file."""
+    """The command of nginx with a changed configuration: options, address and pid file."""
     line = [word for part in server.command for word in part.split()]
     prefix = servers.option(line, "-p", "")
     file = folder / "nginx.conf"
@@ -131,9 +131,9 @@ def start(command: Sequence[str], server: Server, place: Place) -> subprocess.Po
 
 
 def identity(server: Server) -> tuple[int | None, int | None]:
-    """The user and group to start the twin with; None: those of this process.
+    """The user and group with which the twin starts; None for those of this process.
 
-    `serve web` that root started has become nobody since: root starts its twin, which becomes
+    A `serve web` that root started has become nobody. Its twin starts as root too, and then becomes
     nobody itself.
     """
     if os.geteuid() != 0:
@@ -150,7 +150,7 @@ def wait_until_it_listens(
 ) -> None:
     """Return once the twin accepts a connection in the server's network namespace.
 
-    Raises `RunFailed` if it ends or is late.
+    Raises `RunFailed` if the twin ends, or does not listen within `READY_S`.
     """
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:

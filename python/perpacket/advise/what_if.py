@@ -1,11 +1,11 @@
-"""The runs of `perpacket study run what-if`: changes of the catalogue under loads of our own.
+"""The runs of `perpacket study run what-if`: changes of the catalogue under generated loads.
 
     set up:  testbed | which changes can be applied here | journal, guardian
     a run:   apply the point's changes | server, load, window | restore
 
 Each run is a run of `measure.web` with some changes applied before its server starts. Points with
-the changes `best` run after all others: theirs are chosen from the others' results. So the windows
-that choose a change are not those that measure its gain.
+the changes `best` run after all other points, whose results select their changes. The windows that
+select a change are therefore not the windows that measure its gain.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from perpacket.study.runner import SecondStage, SetupDescription
 from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 SEPARATOR = "+"
-"""Between the changes of one point."""
+"""Separates the changes of one point."""
 
 MOST_CHOSEN = 3
-"""Changes of such a point."""
+"""The most changes that a point with the changes `best` has."""
 
 COST = "cost.cpu_us_per_unit"
-"""The quantity by which they are chosen."""
+"""The quantity that selects these changes."""
 
 KIB = 1024
 
 HEADER_BYTES = 14 + 20 + 32
-"""Of a frame: Ethernet, IPv4, and TCP with time stamps."""
+"""The headers of a frame: Ethernet, IPv4, and TCP with timestamps."""
 
 BOTH_ENDS = ("link-mtu",)
-"""Kinds of settings that both ends of a link must have."""
+"""Kinds of settings that must be the same at both ends of a link."""
 
 SERVERS = {"perpacket": servers.SERVE_WEB, "nginx": servers.NGINX}
-"""The servers of plans, as the catalogue names them."""
+"""The catalogue's name of each server of a plan."""
 
 Costs = dict[str, object]
 """The keys `cost` and `layers` of an observation."""
@@ -69,7 +69,7 @@ class WhatIfPlan(Plan):
     """A run of a web server or the bulk sender with changes of the catalogue."""
 
     changes: str = Field(alias=PARAMETER, default="")
-    """Such as `tso=off+gro=on`; empty for none, `best` for those chosen from other points."""
+    """The changes, such as `tso=off+gro=on`; `best` for the best ones of other points."""
 
     @property
     def unchanged(self) -> WhatIfPlan:
@@ -90,7 +90,7 @@ class WhatIfSetup(WebSetup):
 
     @contextmanager
     def applied(self, changes: Sequence[str]) -> Iterator[None]:
-        """Have these changes inside the context."""
+        """Apply these changes inside the context."""
         steps = [number for text in changes for number in self.numbers.get(text, ())]
         if self.session is None or not steps:
             yield
@@ -176,14 +176,14 @@ def with_options(plan: WhatIfPlan, changes: Sequence[str]) -> WhatIfPlan:
 
 
 def option_of(text: str, plan: WhatIfPlan) -> str | None:
-    """The option of the plan's server for a change; None for a change that is no such option."""
+    """The option of the plan's server for a change; None if the change is no option of it."""
     change, value = catalogue.find(text)
     kind = SERVERS.get(plan.server_kind, "") if plan.is_web else ""
     return change.option(kind, value)
 
 
 def lack_of(plan: WhatIfPlan, testbed: Testbed) -> str:
-    """Why the changes of a plan cannot be tried here; empty when they can."""
+    """The reason why the changes of a plan cannot be tried here; empty if they can."""
     for text in () if plan.changes == BEST else split(plan.changes):
         try:
             if option_of(text, plan) is not None:
@@ -194,7 +194,7 @@ def lack_of(plan: WhatIfPlan, testbed: Testbed) -> str:
             for setting, value in settings_of(text, testbed):
                 setting.check(value)
                 if setting.read() == setting.normal(value):
-                    return f"{text}: it is so without a change"
+                    return f"{text}: the setting has this value already"
         except (MachineLacks, ConfigurationError, RunFailed) as error:
             return f"{text}: {error}"
     return ""
@@ -203,8 +203,8 @@ def lack_of(plan: WhatIfPlan, testbed: Testbed) -> str:
 def settings_of(text: str, testbed: Testbed) -> list[tuple[Setting, str]]:
     """The settings of a change and their value; none for an option of a server.
 
-    Raises `MachineLacks` on hosts without a network namespace of their own: their settings are
-    those of the machine.
+    Raises `MachineLacks` on hosts without a network namespace of their own, because they have the
+    settings of the machine.
     """
     change, value = catalogue.find(text)
     if change.setting is None:
@@ -230,7 +230,7 @@ def second_stage(
     plans: Mapping[str, WhatIfPlan],
     chosen: dict[str, tuple[str, ...]],
 ) -> SecondStage:
-    """The points with the best changes and the points beside them; fills `chosen` as it begins."""
+    """The stage of the points with the best changes and their baselines; fills `chosen` first."""
     best = [point for point in points if plans[point.name].changes == BEST]
     names = frozenset(point.name for point in best)
     beside = frozenset(point.against for point in best if point.against is not None)
@@ -242,7 +242,7 @@ def second_stage(
 def choices(
     points: Sequence[Point], plans: Mapping[str, WhatIfPlan], chosen: frozenset[str], rows: Rows
 ) -> dict[str, tuple[str, ...]]:
-    """The changes of each point in `chosen`, from the rows of the others.
+    """The changes of each point in `chosen`, selected from the rows of the other points.
 
     A point that has run keeps its changes, so that all its runs have the same.
     """
@@ -271,9 +271,9 @@ def choices(
 def cheapest(
     alone: Sequence[Point], plans: Mapping[str, WhatIfPlan], rows: Rows
 ) -> tuple[str, ...]:
-    """The changes that were clearly cheaper than none, the cheapest first, at most three.
+    """The changes that were clearly cheaper than none, the cheapest first, at most `MOST_CHOSEN`.
 
-    Each change has one value: of two values the cheaper one.
+    Of two values of one change, only the cheaper one is in the list.
     """
     estimates = Estimates(rows, corrected(DEFAULT_CONFIDENCE, len(alone)))
     ratios = []
@@ -290,10 +290,10 @@ def cheapest(
 def costs(result: Mapping[str, object], profile: Answer, loads: Sequence[Answer]) -> Costs:
     """The processor time of a unit of work, in total and by layer.
 
-    A unit is a request, or a KiB of payload where there are no requests. Work and time are counted
-    in the same window. `serve web` counts its requests; for another server they are the payload
-    that it sent, over the payload of a response. The user code of other programs, which the layer
-    `other` includes, is not a cost of the load. Raises `RunFailed` if no work was done.
+    A unit is a request, or a KiB of payload if there are no requests. Work and time are counted in
+    the same window. `serve web` counts its requests. For another server, the number of requests is
+    the payload that it sent divided by the payload of a response. The layer `other` includes user
+    code of other programs, which is not a cost of the load. Raises `RunFailed` if no work was done.
     """
     frames = number(numbers(profile.get("packets")).get("sent", 0))
     sent = number(numbers(profile.get("bytes")).get("sent", 0)) - HEADER_BYTES * frames

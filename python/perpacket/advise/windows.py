@@ -1,7 +1,7 @@
 """The windows of a trial: their order, and the measurement of one.
 
 One profiler runs for the whole trial and prints slices of a tenth of a second. A window is the sum
-of the slices that lie within it. Slices in which a setting changed belong to no window.
+of the slices inside it. Slices in which a setting changed belong to no window.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ SLICE_S = 0.1
 """The shortest slices that the profiler prints."""
 
 EDGE_S = 0.03
-"""A slice may begin or end this much outside of a window."""
+"""A slice of a window may begin or end this much outside of it."""
 
 PATIENCE_S = 5.0
-"""The profiler prints a slice within this time, also on a busy machine."""
+"""Time limit for the profiler to print a slice, even on a busy machine."""
 
 NO_SERVER = "no server was named (--pid): user code of every program counts"
 
 FREQUENCY_HZ = 499
-"""Samples a second and processor: more than for a profile of production, as windows are short."""
+"""Samples per second and processor; more than in production, because windows are short."""
 
 
 class NoTraffic(RunFailed):
-    """A window in which nothing was served."""
+    """A window without traffic."""
 
 
 class NoSlice(RunFailed):
-    """A window in which the profiler could not run for a whole slice."""
+    """A window without a whole slice, because the profiler could not run."""
 
 
 def order(sides: int, block: int, seed: int) -> list[int]:
@@ -57,7 +57,7 @@ def order(sides: int, block: int, seed: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A stretch of time of the system's clock, in seconds."""
+    """An interval of the system's clock, in seconds."""
 
     begin_s: float
     end_s: float
@@ -73,14 +73,14 @@ class Loaded:
 
 
 class Load(Protocol):
-    """A load that the trial runs anew for each window, in this process's network namespace."""
+    """A load that the trial starts for each window, in this process's network namespace."""
 
     def check(self, pid: int | None) -> None:
         """Raise `RunFailed` if the load cannot run, or does not reach the server `pid`."""
         ...
 
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
-        """Load for a warm-up and a window; `url` replaces the load's own if not empty."""
+        """Run the load for a warm-up and a window; a `url` that is not empty replaces its own."""
         ...
 
 
@@ -93,7 +93,7 @@ class HttpLoad:
     cpus: str = ""
 
     def check(self, pid: int | None) -> None:
-        """One request: an address may lead to another host, which must not get the load."""
+        """Send one request: the address may belong to another host, which must not get the load."""
         before = accepted(pid)
         _report(["load", "http", self.url, "--requests", "1", "--format", "json"])
         if pid is not None and accepted(pid) == before:
@@ -104,7 +104,7 @@ class HttpLoad:
             )
 
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
-        """Raises `RunFailed` if requests fail."""
+        """Request the URL as fast as possible; raises `RunFailed` if requests fail."""
         report = _report(
             [
                 *("load", "http", url or self.url, "--connections", str(self.connections)),
@@ -125,17 +125,17 @@ class HttpLoad:
 
 @dataclass(frozen=True, slots=True)
 class StreamLoad:
-    """A bulk sender to `load stream --listen` at the far end."""
+    """A bulk sender to a receiver, `load stream --listen`."""
 
     to: str
     connections: int
     cpus: str = ""
 
     def check(self, pid: int | None) -> None:
-        """Nothing: only `load stream --listen` accepts the stream."""
+        """Do nothing, because only `load stream --listen` accepts the stream."""
 
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
-        """Raises `RunFailed` if it cannot send."""
+        """Send as fast as possible; raises `RunFailed` if sending fails."""
         report = _report(
             [
                 *("load", "stream", "--to", self.to, "--connections", str(self.connections)),
@@ -197,7 +197,7 @@ class Profiler:
     """The profiler that runs for the whole trial, read by a thread."""
 
     def __init__(self, slices: Iterator[live.Window]) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._slices: list[_Slice] = []
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -218,7 +218,7 @@ class Profiler:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait for the first slice: the profiler then runs."""
+        """Wait for the first slice, which shows that the profiler runs."""
         self._until(0.0)
 
     def within(self, interval: Interval) -> list[live.Window]:
@@ -249,10 +249,10 @@ class Profiler:
 
 @contextmanager
 def profiler(pid: int | None, requests: str, cpus: str) -> Iterator[tuple[Profiler, list[str]]]:
-    """A profiler, and notes on what it lacks.
+    """A running profiler, and notes on the data that it lacks.
 
-    Where the kernel does not permit sampling, the kernel's accounts give the processor time
-    without layers.
+    If the kernel does not permit sampling, the kernel's accounts supply the processor time without
+    layers.
     """
     options = [
         *(("--pid", str(pid)) if pid is not None else ()),
@@ -266,7 +266,7 @@ def profiler(pid: int | None, requests: str, cpus: str) -> Iterator[tuple[Profil
         except MachineLacks as error:
             running = _started([*options, "--events", "accounts"], stack)
             notes.append(f"no layers: {error}")
-        yield running, notes  # Outside of the `try`: the block may raise `MachineLacks` too.
+        yield running, notes  # Not inside the `try`: the context may raise `MachineLacks` too.
 
 
 def _started(options: Sequence[str], stack: ExitStack) -> Profiler:
@@ -277,7 +277,7 @@ def _started(options: Sequence[str], stack: ExitStack) -> Profiler:
 
 
 def measured(block: int, side: int, slices: Sequence[live.Window], loaded: Loaded | None) -> Window:
-    """The sum of slices; the requests of a load count for the slices' part of its window."""
+    """The sum of slices. The load's requests are scaled to the time of the slices."""
     seconds = sum(_number(one.get("window_s")) for one in slices)
     layers: dict[str, float] = {}
     for one in slices:
@@ -318,7 +318,7 @@ def _number(value: object) -> float:
 
 
 def limits_of(place: Place, pid: int | None) -> list[str]:
-    """The limits of an interface, and the processes that count without a server."""
+    """Sentences on the limits of an interface, and on the programs that count without `pid`."""
     found = [] if pid is not None else [NO_SERVER]
     if not place.interface:
         return found

@@ -53,11 +53,11 @@ class RunFacts:
     planned: int
     failures: tuple[Failure, ...]
     commands: tuple[str, ...]
-    """The command lines that run it again."""
+    """The command lines that repeat the run."""
     began: datetime
-    """When its directory was made, UTC."""
+    """The time (UTC) at which the directory of the run was made."""
     took: timedelta
-    """Until the last observation, pauses included."""
+    """The time from then to the last observation, pauses included."""
 
     @property
     def report_path(self) -> Path:
@@ -66,7 +66,7 @@ class RunFacts:
 
     @property
     def missing(self) -> int:
-        """How many observations do not exist yet."""
+        """The number of observations that do not exist yet."""
         return self.planned - self.observed
 
 
@@ -86,18 +86,18 @@ class Analysis:
     conclusions: tuple[Conclusion, ...]
     """The document's conclusions, where its figures name them."""
     headline: str
-    """A sentence on how far the run agrees with published values, or its methods agree."""
+    """A sentence on the agreement of the run with published values, or of methods."""
     scores: tuple[Score, ...]
     disagreements: tuple[Comparison, ...]
     contests: tuple[ContestResult, ...]
     methods: tuple[MethodComparison, ...]
     summary: Summary | None
-    """None for a study of a document."""
+    """The summary of the run; None if the study compares with a document."""
     network_shares: Mapping[str, Interval]
     """The network layers' share of the busy processor, by point."""
     findings: Findings
     rankings: tuple[str, ...]
-    """Sentences on points whose order in a ranked quantity the run does not show."""
+    """Sentences on points whose intervals of a ranked quantity overlap."""
     limits: tuple[str, ...]
     notes: tuple[str, ...]
     """The doubts that the command line prints beside the results."""
@@ -106,12 +106,12 @@ class Analysis:
 
     @property
     def terms(self) -> Terms:
-        """The terms of its runs."""
+        """The terms for this kind of run."""
         return terms_of(self.study)
 
     @property
     def confidence(self) -> float:
-        """The confidence of its intervals."""
+        """The confidence of the intervals."""
         return self.estimates.confidence
 
     @property
@@ -186,7 +186,7 @@ def headline_of(
     methods: Sequence[MethodComparison],
     changes: Sequence[ChangeSet],
 ) -> str:
-    """How far published values or methods agree; empty in a study of changes without them."""
+    """A sentence on the agreement with published values or of methods; empty without either."""
     if methods:
         return headline(methods)
     if changes and not comparisons:
@@ -230,7 +230,7 @@ def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
 
 
 def runs_score(study: Study, run: RunFacts) -> Score:
-    """The number of runs, as a score."""
+    """The number of runs that exist, in the form of a score."""
     terms, configuration = terms_of(study), run.configuration
     points, seeds = len(configuration.points), len(configuration.seeds)
     remark = f"{run.missing} of {run.planned} missing" if run.missing else ""
@@ -269,7 +269,7 @@ def notes_of(
 
 
 def commands(study: Study, configuration: RunConfiguration) -> list[str]:
-    """The command lines that run the same again."""
+    """The command lines that repeat a run."""
     words = shlex.split(study.command or f"perpacket study run {study.name}")
     seeds = configuration.seeds
     first = study.seeds[0] if not study.is_measured else seeds[0]
@@ -294,7 +294,7 @@ def _added_overrides(planned: tuple[Point, ...], ran: tuple[Point, ...]) -> list
     added: dict[str, str] = {}
     for point in ran:
         for name, value in point.overrides[own.get(point.name, 0) :]:
-            # Some points may not accept a parameter, but all others have one value for it.
+            # Some points do not accept a parameter, but all others have one value for it.
             if added.setdefault(name, value) != value:
                 return []
     return list(added.items())

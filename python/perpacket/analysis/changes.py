@@ -1,8 +1,8 @@
 """Changes tried one by one under several loads: the effect of each on the cost of a unit of work.
 
-A row is a point beside the point that it names in `against`, paired by block. The intervals of a
-set of rows are corrected for the number of rows (Bonferroni): together they have the confidence of
-the run.
+A row compares a point with the point in its `against`, paired by block. The intervals of a set of
+rows are corrected for the number of rows (Bonferroni), so that they have the run's confidence
+together.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from perpacket.study.study import Study
 
 KIND: Final = "changes"
-"""The figures that show them."""
+"""The kind of the figures that show changes."""
 
 PARAMETER: Final = "trial.changes"
 BEST: Final = "best"
-"""The parameter with a point's changes, and its value where they are chosen from the others."""
+"""The parameter with a point's changes, and its value if the study chooses the best ones."""
 
 PACKET_COST: Final = "cost.cpu_ns_per_packet"
 LAYER_COST: Final = "cpu_us_per_unit"
@@ -37,32 +37,32 @@ NOT_DISTINGUISHABLE: Final = "not distinguishable"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A point beside the one without its changes."""
+    """A point with changes, compared with the same point without them."""
 
     point: Point
     name: str
-    """Its level along the figure."""
+    """The point's level along the figure."""
     load: str
     """The level of the figure's series; empty without one."""
     is_chosen: bool
-    """Whether its changes were chosen from the results of others."""
+    """Whether the results of other points selected the changes of this point."""
     applied: tuple[str, ...]
-    """The changes of the catalogue that its runs had."""
+    """The changes of the catalogue in the runs of this point."""
     unit: str
-    """Of work: a request or a KiB."""
+    """The unit of work: a request or a KiB."""
     before: Interval
     changed: Interval
     """Processor time (us) of a unit of work."""
     ratio: Interval
-    """Changed over before, paired by block."""
+    """Processor time with the change over that without it, paired by block."""
     packet_ratio: Interval | None
-    """The same of the processor time of a packet."""
+    """The same ratio for the processor time of a packet."""
     layers: tuple[tuple[str, Interval], ...]
-    """The layers whose time a unit (us) is shown to differ, and by how much, most first."""
+    """The layers whose time per unit is shown to differ, with the difference (us), most first."""
 
     @property
     def where(self) -> str:
-        """The load, which is the name of chosen changes; empty in a study of one load."""
+        """The load; for chosen changes, whose name is the load, the name."""
         return self.load or (self.name if self.is_chosen else "")
 
     @property
@@ -84,7 +84,7 @@ class ChangeSet:
 
 
 def change_sets(study: Study, estimates: Estimates) -> tuple[ChangeSet, ...]:
-    """The changes that each figure of their kind shows."""
+    """The changes in each figure of the kind `changes`."""
     return tuple(
         ChangeSet(figure, tuple(_rows(study, figure, estimates)))
         for figure in study.figures
@@ -98,7 +98,7 @@ def corrected(confidence: float, count: int) -> float:
 
 
 def is_cheaper(ratio: Interval) -> bool:
-    """Whether a ratio of costs shows that the change saves."""
+    """Whether a ratio of costs shows that the change saves processor time."""
     return ratio.is_bounded and ratio.high < 1
 
 

@@ -1,7 +1,7 @@
 """The conclusions of a document, tested by a run.
 
-A conclusion is supported by published figures. It is true in a run if the run agrees with each of
-them, and not true if it disagrees with one. The verdict on a figure is that of `published.judge`.
+Published figures support a conclusion. The conclusion is true in a run if the run agrees with each
+of these figures, and not true if the run disagrees with one. `published.judge` decides on a figure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Conclusion:
 
     @property
     def verdict(self) -> Truth:
-        """Whether the run supports it."""
+        """Whether the conclusion is true in the run."""
         verdicts = {row.verdict for row in self.rows}
         if verdicts & MISSED:
             return Truth.NOT_TRUE
@@ -40,7 +40,7 @@ class Conclusion:
 
     @property
     def evidence(self) -> str:
-        """The figures that decide, beside the run: those that disagree, or those undecided."""
+        """The figures that disagree, or else the undecided ones, each beside the run's value."""
         deciding = {
             Truth.TRUE: MET,
             Truth.NOT_TRUE: MISSED,

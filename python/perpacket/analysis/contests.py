@@ -1,7 +1,8 @@
 """Competitors compared level by level, and the levels between which the leader changes.
 
-At each level, competitors are compared in pairs, block by block. A leads B where the interval of
-their differences excludes zero. The leaders of a level are the competitors that no other leads.
+At each level, competitors are compared in pairs, block by block. A leads B if A is better and the
+interval of their differences excludes zero. The leaders of a level are the competitors that no
+other competitor leads.
 
 A crossing lies between two levels. At the first level, A is a leader and leads B. At the second
 level, B is a leader and leads A. The winner changes if no competitor is a leader at both levels.
@@ -53,9 +54,9 @@ class Crossing:
     low: float
     high: float
     position: Interval | None
-    """Between the two levels; None unless every block has it."""
+    """The position between the two levels; None unless every block has one."""
     may_stay: tuple[str, ...] = ()
-    """The competitors that may lead at both levels; empty where the winner changes."""
+    """The competitors that may lead at both levels; empty if the winner changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ def _crossing(levels: Sequence[_Level], before: str, after: str) -> Crossing:
 def _position(levels: Sequence[_Level], before: str, after: str, block: int) -> float | None:
     """The level at which the lines of one block cross.
 
-    None where they do not cross, or where a value is not positive.
+    None if they do not cross, or where a value is not positive.
     """
     ratios = []
     for one in levels:

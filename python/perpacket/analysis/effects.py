@@ -20,7 +20,7 @@ class SummaryRow:
     quantity: str
     unit: str
     interval: Interval | None
-    """None where no run has the quantity."""
+    """The interval of the mean; None if no run has the quantity."""
     warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
@@ -37,13 +37,13 @@ class EffectRow:
     interval: Interval
     """Half the change from the lower to the upper level, in the quantity's unit."""
     share: float | None
-    """Of the variation, 0 to 1; None for the mean, which explains none."""
+    """The share of the variation that the effect explains, 0 to 1; None for the mean."""
     confounded: tuple[str, ...] = ()
-    """The effects confounded with it: the interval is that of their sum."""
+    """The effects confounded with this one. The interval is that of the sum of all."""
 
     @property
     def confounded_text(self) -> str:
-        """The simplest of the confounded effects, and how many more there are."""
+        """The simplest of the confounded effects, and the number of the others."""
         return first_names(self.confounded, MOST_CONFOUNDED)
 
     @property

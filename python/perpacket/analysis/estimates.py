@@ -54,11 +54,11 @@ class Estimates:
     rows: Rows
     confidence: float = DEFAULT_CONFIDENCE
     in_time_order: Callable[[str], bool] = lambda point: False
-    """Whether the runs of a point follow each other in time: then neighbours are alike."""
+    """Whether the runs of a point follow each other in time, so that neighbours are alike."""
     _cache: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
 
     def runs(self, point: str) -> int:
-        """How many runs of a point there are."""
+        """The number of runs of a point."""
         return len(self.rows.get(point, {}))
 
     def columns(self) -> list[str]:
@@ -76,7 +76,7 @@ class Estimates:
         return {seed: one for seed, one in found.items() if one is not None}
 
     def mean(self, point: str, quantity: str | Quantity) -> Interval | None:
-        """The mean of a quantity at a point; None where no run has it."""
+        """The mean of a quantity at a point; None if no run has it."""
         entry = as_quantity(quantity)
         return self._cached(
             ("mean", point, entry.name, entry.unit),
@@ -126,7 +126,8 @@ class Estimates:
     def layers(self, event: str, group: str = "layers") -> list[str]:
         """The layers, or the members of another group, that have an event in any run.
 
-        An event is for example `cycles_per_packet`. `idle` is no cost of packets.
+        An event is for example `cycles_per_packet`. The list never has `idle`, which is no cost of
+        packets.
         """
         found = []
         for name in self.columns():
@@ -168,7 +169,7 @@ def as_quantity(name: str | Quantity) -> Quantity:
 
 
 def sum_of_layers(layers: Sequence[str], event: str, group: str = "layers") -> Value:
-    """The sum of an event over layers; None where a run has none of them."""
+    """The sum of an event over layers; None if a run has none of them."""
     names = [f"{group}.{layer}.{event}" for layer in layers]
 
     def summed(row: Row) -> float | None:
@@ -179,7 +180,7 @@ def sum_of_layers(layers: Sequence[str], event: str, group: str = "layers") -> V
 
 
 def value_or_none(value: Value, row: Row) -> float | None:
-    """A quantity of a row; None where the row lacks a number that the quantity needs."""
+    """A quantity of a row; None if the row lacks a number that the quantity needs."""
     try:
         return value(row)
     except CorruptObservation:

@@ -2,7 +2,7 @@
 
 The rules, in order:
 
-1. a study of changes reports what the best changes do together, and the cheapest and the most
+1. a study of changes reports the effect of the best changes together, and the cheapest and the most
    expensive change under each load;
 2. a study with contests reports which competitor overtakes which;
 3. a study that compares methods reports their largest differences;
@@ -66,25 +66,25 @@ PUBLISHED_GAINS: Final = {"gain_request_rate": 1, "loss": -1}
 PUBLISHED_RATE: Final = "request_rate"
 
 MANY_TIMES: Final = 11.0
-"""From this ratio on (+1,000 %) a change is printed as a multiple."""
+"""A change by this ratio (+1,000 %) or more is printed as a multiple."""
 
 WIDEST_RATIO: Final = 4.0
-"""The largest ratio of the two bounds; a wider interval does not show the size of a change."""
+"""The largest ratio of an interval's bounds; a wider interval does not show a change's size."""
 
 WIDEST_GAIN_PERCENT: Final = 100.0
 """The widest interval, in points, that shows the size of a gain by offload."""
 
 MOST_FINDINGS: Final = 8
-"""Findings on the first screen of a report."""
+"""The number of findings on the first screen of a report."""
 
 MOST_METHOD_FINDINGS: Final = 5
-"""Differences of methods on the first screen; each has a sentence."""
+"""The number of differences of methods on the first screen; each needs a sentence."""
 
 MOST_LAYERS: Final = 3
 """The number of most expensive layers that a finding names."""
 
 MOST_EFFECTS: Final = 4
-"""Effects in the sentence at the top of the report."""
+"""The number of effects in the sentence at the top of the report."""
 
 NO_LEADER: Final = "no clear leader"
 
@@ -97,7 +97,7 @@ class Finding:
     bounds: str
     subject: str
     point: str = ""
-    """The point's name; empty where the subject is not one point."""
+    """The point's name; empty if the subject is not one point."""
     published: str = ""
     remark: str = ""
     """A remark on the published number, for example that it was used to calibrate."""
@@ -114,7 +114,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The parts of an analysis that findings are made from."""
+    """The parts of an analysis from which findings are made."""
 
     study: Study
     estimates: Estimates
@@ -212,7 +212,7 @@ def change_text(ratio: Interval) -> tuple[str, str]:
 
 
 def _change_findings(evidence: Evidence) -> Findings:
-    """The best changes together, then under each load the cheapest change, then the dearest."""
+    """The best changes together, then for each load the cheapest and the dearest change."""
     together, best, worst = [], [], []
     counts = dict.fromkeys((CHEAPER, DEARER, NOT_DISTINGUISHABLE), 0)
     for one in evidence.changes:
@@ -246,7 +246,7 @@ def _change_findings(evidence: Evidence) -> Findings:
 
 
 def ratio_of(row: Change) -> float:
-    """Its cost over that without it."""
+    """The cost with a change over the cost without it."""
     return row.ratio.value
 
 
@@ -265,7 +265,7 @@ def _change_row(row: Change) -> Finding:
 
 
 def _contest_rows(one: ContestResult) -> Iterator[Finding]:
-    """A finding for each crossing of leaders; one for a contest without any."""
+    """A finding for each crossing of leaders, or one finding if there is no crossing."""
     title, axis = one.contest.title, one.contest.along_title
     for crossing in one.crossings:
         where = f"overtakes {crossing.before} between {between(crossing)} {axis}"

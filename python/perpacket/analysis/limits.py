@@ -19,7 +19,7 @@ from perpacket.study.stopping import Stopping
 from perpacket.study.study import Study
 
 FEW_SEEDS: Final = 5
-"""With fewer replications, Student's t makes intervals so wide that they hide most differences."""
+"""With fewer replications, Student's t is so large that intervals hide most differences."""
 
 
 def limits_of(

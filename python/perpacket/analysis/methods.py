@@ -26,11 +26,11 @@ class Agreement(StrEnum):
     """The verdict on the difference of two methods."""
 
     AGREE = "agree"
-    """Its interval contains zero."""
+    """The interval of the difference contains zero."""
     DIFFER = "differ"
-    """Its interval excludes zero."""
+    """The interval of the difference excludes zero."""
     TOO_WIDE = "interval too wide"
-    """Its interval contains zero and is wider than `WIDEST_POINTS`."""
+    """The interval of the difference contains zero and is wider than `WIDEST_POINTS`."""
     ONE_RUN = "one run: no interval"
     LEFT_OUT = "left out"
     """One of the two methods has no value."""
@@ -40,19 +40,19 @@ class Agreement(StrEnum):
 class MethodValue:
     """The value of one method in a scenario.
 
-    `values` are in per cent, by seed. `runs` is the kind of runs that they come from. A model is
-    computed from measured or simulated runs and is paired with them, seed by seed.
+    `values` are in per cent, by seed. `runs` is the kind of the runs with these values. A model's
+    values are computed from measured or simulated runs, and are paired with them by seed.
     """
 
     method: str
-    """In words, as `measured` or `LAWS`."""
+    """The name of the method, such as `measured` or `LAWS`."""
     runs: str
     values: Mapping[int, float] = field(default_factory=dict)
     confidence: float = DEFAULT_CONFIDENCE
 
     @property
     def interval(self) -> Interval | None:
-        """The mean over the runs; None where there were none."""
+        """The mean over the runs; None if there are none."""
         if not self.values:
             return None
         return mean([self.values[seed] for seed in sorted(self.values)], self.confidence)
@@ -62,11 +62,12 @@ class MethodValue:
 class MethodComparison:
     """Two methods in one scenario.
 
-    A model and its own runs are paired seed by seed. Two kinds of runs are two samples.
+    A model and the runs from which it is computed are paired by seed. Otherwise the two methods
+    have two independent samples.
     """
 
     question: str
-    """The key by which figures select it, as `share`."""
+    """The key by which figures select the comparison, such as `share`."""
     title: str
     """The number in words."""
     scenario: str

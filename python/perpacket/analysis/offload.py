@@ -18,8 +18,8 @@ SHARE: Final = "share"
 def network_shares(estimates: Estimates, event: str = SHARE) -> dict[str, Interval]:
     """The network layers' share of the busy processor, a fraction, by point.
 
-    Empty where runs have no layers. The kernel's accounts count only user, kernel and interrupt
-    time.
+    Empty if the runs have no layers, because the kernel's accounts have only user, kernel and
+    interrupt time.
     """
     layers = estimates.layers(event)
     if "tcp" not in layers:

@@ -1,10 +1,10 @@
 """Two profiles compared: the ratio of each layer's cost of a packet, with its interval.
 
-A profile is one document of `perpacket profile`, or the windows that `--every` prints. Only windows
-give an interval. Consecutive windows are added up to groups, as short windows may have no sample of
-a small layer: to the most groups of `GROUPS` that all have some. Groups follow each other in time,
-so the interval uses the number of independent ones. The intervals of layers and of kinds are
-corrected for their number (Bonferroni).
+A profile is one document of `perpacket profile`, or the windows that `--every` prints. Intervals
+need windows. A short window may have no sample of a small layer. Therefore consecutive windows are
+added up to groups: to the largest number in `GROUPS` with which every group has samples. Groups
+follow each other in time, so the interval uses the number of independent groups. The intervals of
+layers and of kinds are corrected for their number (Bonferroni).
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ LEAST_WINDOWS = 3
 CONFIDENCE = 0.95
 
 MEASURES = {"cpu_ns": "ns", "cycles": "cycles", "instructions": "instructions"}
-"""What a cost can be, with its unit. The first that both profiles have is compared."""
+"""The measures of a cost, with their units. The first that both profiles have is compared."""
 
 SAME_TRAFFIC = 0.05
-"""A larger difference of the traffic makes the costs those of different work."""
+"""If the traffic differs by a larger share, the costs are those of different work."""
 
 TOTAL = "total"
 KIND = "kind."
-"""The start of a kind's name; a layer's name is as in the profile."""
+"""The prefix of a kind's name in rules. A layer's name has no prefix."""
 
 HINT = "`perpacket profile --format json`, or with `--every 1s`, prints such a file"
 
 
 class Unit(StrEnum):
-    """What a cost is divided by."""
+    """The unit of work by which a cost is divided."""
 
     PACKET = "packet"
     REQUEST = "request"
@@ -65,8 +65,8 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A rule with the ratio that it is about."""
+class JudgedRule:
+    """A rule with the ratio to which it applies, and the decision."""
 
     rule: Rule
     ratio: Ratio
@@ -88,7 +88,7 @@ class ProfileComparison:
     kinds: tuple[Ratio, ...]
     cells: Mapping[tuple[str, str], tuple[float, float]]
     """The cost of each layer and kind of work in A and in B."""
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedRule, ...]
     notes: tuple[str, ...]
 
     @property
@@ -128,9 +128,9 @@ def compare(
 ) -> ProfileComparison:
     """Compare B (`second`) with A (`first`).
 
-    `paired`: windows with the same number are a pair, so what they share cancels out. Raises
-    `ConfigurationError` without a common measure, for other numbers of windows of pairs, and for a
-    rule about something that the profiles do not have.
+    With `paired`, the n-th windows of both are a pair, so effects on both cancel out. Raises
+    `ConfigurationError` if the profiles have no common measure, if paired profiles have different
+    numbers of windows, and for a rule about a name that the profiles do not have.
     """
     if paired and len(first) != len(second):
         raise ConfigurationError(
@@ -182,7 +182,7 @@ def compare(
     )
 
 
-def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> Judged:
+def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> JudgedRule:
     """A rule applied to its ratio; raises `ConfigurationError` if the profiles do not have it."""
     ratio = ratios.get(rule.quantity)
     if ratio is None:
@@ -191,11 +191,11 @@ def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> Judged:
             parameter="--fail-if",
             hint=f"there are {', '.join(ratios)}",
         )
-    return Judged(rule, ratio, decision(rule, ratio.interval))
+    return JudgedRule(rule, ratio, decision(rule, ratio.interval))
 
 
 def decision(rule: Rule, interval: Interval | None) -> Decision:
-    """Only a whole interval breaks a rule, or keeps it."""
+    """Broken or kept if the whole interval decides so; undecided otherwise."""
     if interval is None or not interval.is_bounded:
         return Decision.UNDECIDED
     low, high = (OPERATORS[rule.sign](end, rule.limit) for end in (interval.low, interval.high))
@@ -232,14 +232,14 @@ class Sides:
 
 
 def groups(windows: Sequence[Window], most: int) -> list[Sequence[Window]]:
-    """Consecutive windows in at most that many groups of about the same size."""
+    """Consecutive windows in at most `most` groups of about the same size."""
     number_of_groups = min(len(windows), most)
     ends = [round(index * len(windows) / number_of_groups) for index in range(number_of_groups + 1)]
     return [windows[begin:end] for begin, end in pairwise(ends)]
 
 
 def quotient(windows: Sequence[Window], above: Count, below: Count) -> float:
-    """The sum of a count over that of another; 0 without the other."""
+    """The sum of one count divided by the sum of another; 0 if the other is 0."""
     whole = math.fsum(below(one) for one in windows)
     return math.fsum(above(one) for one in windows) / whole if whole else 0.0
 
@@ -263,7 +263,10 @@ def requests(window: Window) -> float:
 
 
 def amount(measure: str, *path: str) -> Count:
-    """The whole cost of a part of a window, such as `layers`, `tcp`, from its cost of a packet."""
+    """A function for the whole cost of a part of a window, such as `layers`, `tcp`.
+
+    The function multiplies the part's cost of a packet by the packets.
+    """
     return lambda window: number(window, *path, f"{measure}_per_packet") * packets(window)
 
 
@@ -274,7 +277,7 @@ def cell(measure: str, layer: str, kind: str) -> Count:
 
 
 def traffic_rows(unit: Unit) -> list[tuple[str, Count, Count]]:
-    """What describes the traffic: names with numerators and denominators."""
+    """The quotients that describe the traffic: name, numerator and denominator."""
 
     def window_s(window: Window) -> float:
         return number(window, "window_s")

@@ -1,9 +1,9 @@
 """Published figures and how far a run agrees with them.
 
-Only `judge` makes a verdict. Where the run simulates the published machine, it compares values. A
-measurement on another machine, twenty years later, is compared only in shares and changes: the
-verdict on a change depends on its direction. Its size only decides whether the measured change is
-weaker or stronger.
+Only `judge` makes a verdict. If the run simulates the published machine, `judge` compares values. A
+measurement is from another machine, twenty years later, so `judge` compares only its shares and
+changes. The verdict on a change depends on its direction. The size of a change decides only whether
+it is weaker or stronger.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Comparison:
     """One row: a published figure beside its simulation.
 
     `simulated` has the unit of the published figure; None without a run. `difference` is simulated
-    minus published. For a percentage its unit (`difference_unit`) is points; for other figures it
-    is per cent of the published value, or the figure's own unit where that value is zero. For
-    published bounds it is the distance past the bound, None within them.
+    minus published. The difference of a percentage is in points (`difference_unit`). The difference
+    of another figure is in per cent of the published value, or in the figure's own unit if that
+    value is zero. For published bounds it is the distance beyond the bound, None inside the bounds.
     """
 
     published: Published
@@ -114,7 +114,7 @@ def judge(
 
 
 def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict, float | None]:
-    """The verdict, and the distance past a published bound (in the figure's unit)."""
+    """The verdict, and the distance beyond a published bound in the figure's unit."""
     if simulated is None:
         return Verdict.NOT_SIMULATED, None
     if published.judged == "direction":
@@ -135,7 +135,7 @@ def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict,
 def _direction(published: Published, simulated: Interval) -> Verdict:
     """The verdict on the direction of a change."""
     low, high = _ends(simulated)
-    # Zero comes first: an interval that contains it has no direction.
+    # Check for zero first: an interval that contains zero has no direction.
     if low <= 0 <= high:
         return Verdict.UNDECIDED
     if published.value is not None:

@@ -55,7 +55,7 @@ def estimate(
 ) -> tuple[Interval | None, list[float]]:
     """A quantity at a point, or its change against another, and its value in each run.
 
-    A change uses the seeds that both points have. The interval is None where no run has the
+    A change uses the seeds that both points have. The interval is None if no run has the
     quantity.
     """
     own = estimates.values(point, quantity)
@@ -70,7 +70,7 @@ def estimate(
 
 
 def rankings(study: Study, estimates: Estimates) -> list[str]:
-    """Points with overlapping intervals of a ranked quantity, so that their order is not shown.
+    """Sentences on points whose intervals of a ranked quantity overlap, so their order is open.
 
     A ranking has one baseline and the points that are compared with it.
     """

@@ -20,8 +20,8 @@ from perpacket.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket.study.study import Study
 
 QUANTITY = "region_order"
-"""The quantity of the rows that this module compares. Their points have all seven published shares.
-"""
+"""The quantity of the published rows that this module compares. Each such point has all seven
+published shares."""
 
 TITLE = "Order of the seven regions (Kendall's tau)"
 WIDEST_TAU = 0.75
@@ -31,7 +31,7 @@ SHARES = {f"busy_share.{region}": region for region in SEVEN}
 
 
 def tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Kendall's tau-b of two lists of equal length; None where one of them is all ties."""
+    """Kendall's tau-b of two lists of equal length; None if all values of a list are equal."""
     score, first_untied, second_untied = 0, 0, 0
     for a, b in combinations(range(len(first)), 2):
         sign = _sign(first[a] - first[b])

@@ -1,10 +1,10 @@
 """Two runs of the same points compared: the ratio of each quantity at each point.
 
-If both runs have a seed (or block), its two values are a pair, and the interval is that of the
+The two values of a seed (or block) that both runs have are a pair. The interval is that of the
 ratios of pairs, so the effect of the seed cancels out. Without common seeds the runs are two
-samples, whose means of logarithms are compared with Welch's degrees of freedom (Welch, Biometrika
-34, 1947). Blocks of a measured run follow each other in time, so the interval uses the number of
-independent blocks.
+samples, and the means of their logarithms are compared with Welch's degrees of freedom (Welch,
+Biometrika 34, 1947). Blocks of a measured run follow each other in time, so the interval uses the
+number of independent blocks.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Ratio:
     quantity: str
     first: float
     second: float
-    """Means over the runs that are compared."""
+    """The mean of the second run; `first` is that of the first."""
     interval: Interval | None
-    """The interval of the ratio; None where a value is zero or below."""
+    """The interval of the ratio; None if a value is zero or below."""
     paired: bool
 
     @property
@@ -139,7 +139,7 @@ class Rule:
     def is_certain(self, ratio: Ratio) -> bool:
         """Whether the whole interval breaks the rule, or the value if there is one run.
 
-        Only then the comparison fails. Otherwise chance can explain the ratio.
+        The comparison fails only in this case. Otherwise chance can explain the ratio.
         """
         interval = ratio.interval
         if interval is None or not self.is_broken_by(ratio):
@@ -165,7 +165,7 @@ class RuleResult:
     def failures(self) -> list[str]:
         """The reasons why the rule fails; empty if it passes.
 
-        A point has no ratio if its second run failed or has a value of zero. It fails too.
+        A point without a ratio, whose second run failed or has the value zero, is a reason too.
         """
         found = [f"{self.rule}: at {ratio.point} it is {ratio.text}" for ratio in self.certain]
         if self.unjudged:
@@ -224,7 +224,7 @@ class Sides:
     in_time_order: bool
 
     def ratio(self, point: str, name: str) -> Ratio | None:
-        """The ratio of one quantity at one point; None where either run lacks the quantity."""
+        """The ratio of one quantity at one point; None if either run lacks the quantity."""
         value = quantity(name).value
         first, second = (
             {
@@ -266,8 +266,8 @@ def compare(
 ) -> RunComparison:
     """Compare quantities at every point that both runs have.
 
-    The quantities are `names` and those of `rules`. Without `names`, those of the study's `summary`
-    follow; without any, `USUAL`. `in_time_order` is for measured runs. Raises `ConfigurationError`
+    The quantities are `names` and those of `rules`. `names` defaults to the study's `summary`, and
+    without a summary to `USUAL`. `in_time_order` is for measured runs. Raises `ConfigurationError`
     when neither run has one of `names`, or when the runs have no point in common.
     """
     sides = Sides((rows_of(first), rows_of(second)), first.configuration.confidence, in_time_order)

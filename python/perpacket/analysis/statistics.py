@@ -16,13 +16,13 @@ from itertools import pairwise
 from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 TREND_SIGNIFICANCE = 0.01
-"""A drift is reported when chance produces it with a probability below this."""
+"""A drift is reported if the probability that chance produces it is below this."""
 
 OUTLIER_SIGNIFICANCE = 0.01
-"""A run is an outlier when chance produces its distance with a probability below this."""
+"""A run is an outlier if the probability that chance produces its distance is below this."""
 
 MOST_CORRELATION = 0.8
-"""Higher correlations of neighbours count as this one, so that the interval stays finite."""
+"""The greatest correlation of neighbours that is used, so that the interval stays finite."""
 
 ROUNDING = 1e-9
 """Smaller differences, as a share of the value, come from floating-point rounding alone."""
@@ -36,9 +36,9 @@ class StatisticsError(ValueError):
 class Interval:
     """An estimate and the interval that contains the true value with the stated confidence.
 
-    `value`, `low` and `high` have the unit of the numbers, with `low <= value <= high`. `n` counts
-    replications. One replication shows no spread, so its bounds are infinite. `confidence` is a
-    share (0.95). For a median of few runs it is lower than requested.
+    `value`, `low` and `high` have the unit of the numbers, with `low <= value <= high`. `n` is the
+    number of replications. One replication shows no spread, so its bounds are infinite.
+    `confidence` is a share (0.95). For the median of few runs, it is lower than requested.
     """
 
     value: float
@@ -98,7 +98,7 @@ class Interval:
         return self.text(self.decimals)
 
     def text(self, most_decimals: int) -> str:
-        """As `str`, with at most that many decimals."""
+        """The same text as `str`, with at most `most_decimals` decimals."""
         value, low, high = (
             format_number(number, min(most_decimals, self.decimals))
             for number in (self.value, self.low, self.high)
@@ -195,7 +195,7 @@ def mean(
     """The mean with Student's t interval.
 
     `in_time_order` is for values that were measured one after another on one machine. Neighbours
-    are then often alike, so the interval uses `independent_values` instead of their number. Raises
+    are then often alike, so the interval uses `independent_values` instead of all values. Raises
     `StatisticsError` when `values` is empty or has a number that is not finite.
     """
     check_values(values)
@@ -214,7 +214,7 @@ def mean(
 
 
 def independent_values(values: Sequence[float]) -> float:
-    """The number of independent values that would bound the mean equally well, at most all.
+    """The number of independent values with an equally narrow interval, at most all values.
 
     n (1 - r) / (1 + r), where r is the correlation of neighbours (Bayley and Hammersley, The
     Effective Number of Independent Observations, JRSS Supplement 8, 1946). A short series
@@ -268,9 +268,10 @@ def difference(
 ) -> Interval:
     """The mean of `second` minus the mean of `first`, for two samples without pairs.
 
-    Welch's interval (1947) allows different variances. Its degrees of freedom are rounded down,
-    which makes it a little wider. `n` is the size of the smaller sample; `in_time_order` is as for
-    `mean`. Raises `StatisticsError` when either is empty or has a number that is not finite.
+    Welch's interval (1947) allows different variances. The degrees of freedom are rounded down,
+    which makes the interval a little wider. `n` is the size of the smaller sample. `in_time_order`
+    is as for `mean`. Raises `StatisticsError` when a sample is empty or has a number that is not
+    finite.
     """
     one, other = mean(first, confidence), mean(second, confidence)
     value, n = other.value - one.value, min(one.n, other.n)
@@ -307,8 +308,8 @@ def paired_ratio(
 ) -> Interval:
     """The geometric mean ratio of two systems that ran with the same seeds.
 
-    Pair i is one seed. The interval is Student's on the logarithms of the ratios: exchanging the
-    systems inverts it, and the effect of a seed on both cancels out. `in_time_order` is as for
+    Pair i has one seed, whose effect on both systems cancels out. The interval is Student's on the
+    logarithms of the ratios, so exchanging the systems inverts it. `in_time_order` is as for
     `mean`.
 
     Raises `StatisticsError` when the lengths differ or a number is not positive.
@@ -369,7 +370,7 @@ def trend(values: Sequence[float]) -> str | None:
         for earlier in range(later):
             rising += values[earlier] < values[later]
             falling += values[earlier] > values[later]
-    # A tie counts for the rarer direction, which makes a warning less likely.
+    # A tie counts for the rarer direction, so that a warning becomes less likely.
     against = pairs - max(rising, falling)
     chance = min(1.0, 2 * _share_of_orders(n, against))
     if chance >= TREND_SIGNIFICANCE:

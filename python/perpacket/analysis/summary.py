@@ -68,7 +68,7 @@ def _remarks_of_rows(rows: tuple[SummaryRow, ...]) -> list[str]:
 
 
 def _overlaps(rows: tuple[SummaryRow, ...]) -> list[str]:
-    """Points whose intervals of a quantity overlap: the run does not show their order."""
+    """Sentences on points whose intervals of a quantity overlap, so their order is open."""
     found = []
     for name in dict.fromkeys(row.quantity for row in rows):
         intervals = {

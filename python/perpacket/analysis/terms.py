@@ -37,7 +37,7 @@ class Terms:
 
     @property
     def replications(self) -> str:
-        """More than one replication."""
+        """The plural of `replication`."""
         return f"{self.replication}s"
 
     @property
@@ -82,7 +82,7 @@ EMULATED: Final = Terms(
     agreeing="published shares, changes and orders agree",
     interval="An interval is the spread over variants of phase, layout and seed. It does not "
     "contain the differences between the modelled caches and those of a processor.",
-    repetition="The same seeds and the same prepared machine return the same numbers, beside any "
+    repetition="The same seeds and the same prepared machine return the same numbers, under any "
     "load and with any number of workers.",
     no_value="not emulated",
 )

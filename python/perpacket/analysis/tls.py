@@ -1,8 +1,8 @@
 """The cost of TLS: a handshake, a byte and a request, fitted to a run of the study `tls-cost`.
 
-A request over TLS costs more than the same request without it, by `request + handshake / R +
-byte * S` for R requests of a connection and S bytes of a response. In each block, least squares
-give the three costs. The intervals are over the blocks.
+TLS adds `request + handshake / R + byte * S` to the cost of a request, for R requests of a
+connection and S bytes of a response. In each block, least squares give the three costs. The
+intervals are over the blocks.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class TlsCost:
     handshake_us: Interval
     byte_ns: Interval
     request_us: Interval
-    """What a request costs besides its handshake and its bytes."""
+    """The added cost of a request without its handshake and its bytes."""
     worst_us: float | None
-    """The largest difference of a case's mean from the fit; `None` without a case more than costs.
-    """
+    """The largest difference of a case's mean from the fit; `None` with only three cases, because
+    three costs fit these exactly."""
 
 
 def costs(analysis: Analysis) -> list[TlsCost]:

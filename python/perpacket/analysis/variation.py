@@ -22,10 +22,10 @@ from perpacket.study.stopping import DEFAULT_CONFIDENCE
 from perpacket.study.study import Study
 
 PREFIX = "variation."
-"""The start of a share's name: `variation.PART.RESPONSE`, as `variation.clients.throughput`."""
+"""The prefix of a share's name: `variation.PART.RESPONSE`, as `variation.clients.throughput`."""
 
 LEAST_BLOCKS = 3
-"""Replications below which shares have no interval."""
+"""With fewer replications, shares have no interval."""
 
 
 def compare_share(study: Study, row: Published, estimates: Estimates) -> Comparison:
@@ -38,7 +38,7 @@ def compare_share(study: Study, row: Published, estimates: Estimates) -> Compari
 
 
 def doubts(rows: Rows) -> tuple[str, ...]:
-    """The doubts about runs of the design, each once, because every share uses all runs."""
+    """The doubts about runs of the design, each once. Every share uses all runs."""
     found = []
     for name, text in DOUBTS.items():
         about = [

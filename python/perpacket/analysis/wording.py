@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MINUS: Final = "\N{MINUS SIGN}"
 
 WIDE_INTERVAL: Final = 10.0
-"""Percentage points. The value of a wider interval is printed without decimals."""
+"""In percentage points. The value of a wider interval is printed without decimals."""
 
 # Workload-NICconnections-order-load control-selection-MIPS: OSDI 2006, section 5.
 SHORTHAND: Final = re.compile(

@@ -22,7 +22,7 @@ SHORTEST_S = 0.5
 
 
 NARROWEST, WIDEST = 70, 100
-"""Columns of the text."""
+"""The least and the greatest width of the text, in columns."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,32 +34,33 @@ def advise(
     pid: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Process of the server: its options and its network namespace are read."
+            min=1,
+            help="Process of the server. perpacket reads its options and its network namespace.",
         ),
     ] = None,
     profile: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Use a stored profile, of `perpacket profile --format json`.",
+            help="Use this profile, written by `perpacket profile --format json`.",
         ),
     ] = None,
     folded: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Call chains of the stored profile, of `perpacket profile --folded`.",
+            help="Call chains of that profile, written by `perpacket profile --folded`.",
         ),
     ] = None,
     interface: Annotated[
-        str, typer.Option(metavar="IF", help="Interface; those that carried packets unless given.")
+        str, typer.Option(metavar="IF", help="Interface, by default all that carried packets.")
     ] = "",
     requests: Annotated[
         str,
         typer.Option(
             metavar="URL",
-            help="Where the server reports its requests: /.perpacket/report of ours, or nginx's "
-            "stub_status.",
+            help="URL at which the server reports its requests: /.perpacket/report of `serve "
+            "web`, or nginx's stub_status.",
         ),
     ] = "",
     duration: Annotated[
@@ -73,7 +74,7 @@ def advise(
 ) -> None:
     """List the changes that could make packets cheaper here, with evidence, bound and risk.
 
-    Changes nothing. Needs the same rights as perf for a profile; what cannot be read is listed.
+    Changes nothing. A profile needs the same rights as perf. Notes list what cannot be read.
     """
     from perpacket.advise import advice, observation
     from perpacket.advise import profile as profiles
@@ -81,7 +82,7 @@ def advise(
 
     if folded is not None and profile is None:
         raise ConfigurationError(
-            "--folded: it needs --profile",
+            "--folded needs --profile",
             parameter="--folded",
             value=str(folded),
             hint="add --profile FILE, the profile that these call chains belong to",
@@ -90,7 +91,7 @@ def advise(
         progress.note(f"profiling for {duration:g} s ...", quiet)
         seen = observation.observe(duration, pid, interface, requests)
     else:
-        seen = observation.around(profiles.read(profile, folded), pid, interface)
+        seen = observation.of_profile(profiles.read(profile, folded), pid, interface)
     report: Report = advice.advise(seen)
     if output_format is Format.JSON:
         output.write_json(shown.document(report))

@@ -1,8 +1,9 @@
 """`perpacket serve`, `load`, `link`, `bench`, `route`, `profile`, `export`: the verbs of the agent.
 
 The agent defines their options, help and tables, because machines under test may have no Python.
-These verbs replace this process by the agent, which then handles signals and the terminal. Only a
-profile that prints a table runs as a child, so that a line of advice can follow it.
+These verbs replace this process by the agent, which then handles signals and the terminal. The
+agent runs as a child only where this process has work after it: a line of advice below the table of
+a profile, or the end of an application.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ APPLICATION = "--application"
 def with_process(arguments: Sequence[str]) -> Sequence[str]:
     """The arguments of `profile`, with `--pid PID` in place of `--application NAME`.
 
-    The process is the one that started the application's programs. Raises `RunFailed` if the
-    application does not run.
+    PID is the process that started the application's programs. Raises `RunFailed` if the
+    application is not running.
     """
     from perpacket.measure.applications import file, running
 
@@ -96,10 +97,10 @@ def with_process(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def load_application(name: str, arguments: Sequence[str]) -> int:
-    """Run `load http --application NAME`: the agent's clients on the application.
+    """Run `load http --application NAME`: the agent's clients request the application's pages.
 
-    The agent receives the file in place of the name. Without a URL, the clients use the application
-    that runs, or one that runs for this load.
+    The agent receives the path of the application's sessions in place of the name. Without a URL,
+    the clients use the running application, or this function runs one for the load.
     """
     from perpacket.measure import agent
     from perpacket.measure.applications import file, running, sessions
@@ -132,11 +133,11 @@ WITHOUT_ADVICE = (
     "--config",
     "--perf",
 )
-"""Options with which a profile may print no table."""
+"""Options with which a profile may print no table, so that no advice follows."""
 
 
 def prints_table(options: Sequence[str]) -> bool:
-    """Whether a profile prints a table from call chains."""
+    """Whether a profile with these options samples call chains and prints a table."""
     own = own_options(options)
     if any(
         word in WITHOUT_ADVICE or word.startswith(("--config=", "--every", "--perf="))
@@ -152,7 +153,7 @@ def own_options(arguments: Sequence[str]) -> Sequence[str]:
 
 
 NOT_OF_HOSTS = ("--every", "--folded", "--pprof", "--perf", "--self-check", "--config", "--")
-"""Options that have no meaning for several machines, or write files there."""
+"""Options that make no sense for several machines, or that would write files on them."""
 
 
 def profile_of_hosts(names: str, options: Sequence[str]) -> int:
@@ -210,14 +211,14 @@ def profile(arguments: Sequence[str]) -> int:
     pid = value_of(arguments, "--pid")
     stored = value_of(arguments, "--folded")
     try:
-        around = glance.Around(int(pid) if pid else None)
+        counters = glance.CountersAroundProfile(int(pid) if pid else None)
     except (OSError, ValueError):
         become(arguments)  # the agent reports what is wrong with the process
     with temporary_folder("profile") as folder:
         stacks = Path(stored) if stored else folder / "stacks"
         options = [] if stored else ["--folded", str(stacks)]
         status = run_child([program, "profile", *options, *arguments[1:]])
-        report = around.report(stacks) if status == 0 else None
+        report = counters.report(stacks) if status == 0 else None
         line = "" if report is None else advice.next_line(report)
         if line:
             progress.note(line, quiet=False)

@@ -89,7 +89,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_verb(given: Sequence[str]) -> int:
-    """Run one command line and return its exit status; errors are shown."""
+    """Run one command line, print its error if any, and return its exit status."""
     try:
         if given and given[0] in agent_verbs.VERBS:
             status = agent_verbs.run(given)
@@ -112,7 +112,7 @@ def run_verb(given: Sequence[str]) -> int:
         traceback.print_exc()
         show(f"perpacket failed: {type(error).__name__}: {error}", "please report the lines above")
         return ExitStatus.FAILED
-    # after Ctrl-C the agent prints a message, typer does not
+    # After Ctrl-C the agent prints a message, but typer does not.
     if status == ExitStatus.INTERRUPTED and given[0] not in agent_verbs.VERBS:
         show("interrupted")
     return status if isinstance(status, int) else ExitStatus.DONE

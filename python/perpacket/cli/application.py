@@ -22,7 +22,7 @@ SCHEMA = 1
 """Version of the JSON these verbs print."""
 
 READY = "ready "
-"""Start of the line of `start --foreground` once the application answers."""
+"""Prefix of the line that `start --foreground` prints once the application answers requests."""
 
 app = typer.Typer(
     help="Prepare, start, check and stop real web applications.",
@@ -41,7 +41,7 @@ NameArgument = Annotated[
 
 @app.command("list", epilog="Example: perpacket application list --format json")
 def list_applications(output_format: FormatOption = Format.TABLE) -> None:
-    """List the applications: what each needs, and whether it is prepared or runs."""
+    """List the applications with their options, and whether each is prepared or running."""
     from perpacket.measure.applications import file
 
     rows = [row_of(file.load(name)) for name in file.names()]
@@ -63,7 +63,7 @@ def list_applications(output_format: FormatOption = Format.TABLE) -> None:
 
 
 def row_of(definition: Definition) -> dict[str, object]:
-    """An application for JSON."""
+    """An application as an object for JSON."""
     from perpacket.measure.applications import packages, preparation, running
 
     description = running.find(definition.name)
@@ -93,7 +93,7 @@ def state_of(row: dict[str, object]) -> str:
 def prepare(
     name: NameArgument,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Install missing packages without a question.")
+        bool, typer.Option("--yes", help="Install missing packages without confirmation.")
     ] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -124,7 +124,8 @@ def prepare(
 def start(
     name: NameArgument,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of its pages; a free one by default.")
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the application, by default a free one."),
     ] = None,
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Run until Ctrl-C instead of in the background.")
@@ -174,7 +175,7 @@ def run_until_stopped(definition: Definition, port: int | None, output_format: F
 
 
 def start_in_background(name: str, port: int | None) -> None:
-    """Start `start --foreground` in a session of its own; returns when it is ready."""
+    """Run `application start --foreground` in a session of its own; returns when it is ready."""
     command = [sys.executable, "-m", "perpacket.cli", "application", "start", name, "--foreground"]
     if port is not None:
         command += ["--port", str(port)]
@@ -220,8 +221,8 @@ def write(description: Description, output_format: Format) -> None:
 @app.command(epilog="Example: perpacket application check public-inbox --each 10")
 def check(
     name: NameArgument,
-    each: Annotated[int, typer.Option(min=1, help="Requests of the rarest page.")] = 5,
-    most: Annotated[int, typer.Option(min=1, help="Requests at most.")] = 10_000,
+    each: Annotated[int, typer.Option(min=1, help="Requests for the rarest page.")] = 5,
+    most: Annotated[int, typer.Option(min=1, help="Greatest number of requests.")] = 10_000,
     seed: SeedOption = 1,
     output_format: FormatOption = Format.TABLE,
 ) -> None:

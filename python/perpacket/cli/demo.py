@@ -32,14 +32,14 @@ SCHEMA = 2
 """Version of the JSON this verb prints."""
 
 HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
-"""Short headings of `perpacket.demo.handoff.COLUMNS`: the gain in requests/s over no handoff, ...,
-the median delay of received host packets in the NIC."""
+"""Short headings of `perpacket.demo.handoff.COLUMNS`. The gain is that of requests/s over no
+handoff; the delay is the median time that received host packets spend in the NIC."""
 
 ADVICE_WIDTH = 100
 """The width of the advice, in columns."""
 
 MOST_DECIMALS = 2
-"""The number of decimals that are accurate in the table."""
+"""The greatest number of decimals in the table; more would not be accurate."""
 
 EXAMPLE = "Example: perpacket demo --output handoff.html"
 
@@ -109,7 +109,7 @@ def demo(
 
 
 def print_live(found: Live) -> None:
-    """A line for each number of connections: requests, latency, and each layer's cost."""
+    """Print a line for each number of connections: requests, latency, and each layer's cost."""
     from perpacket.demo.live import BLOCKS, LAYERS
 
     layers = [name for name in LAYERS if all(f"ns.{name}" in row for row in found.rows.values())]
@@ -135,7 +135,7 @@ def print_live(found: Live) -> None:
 
 
 OVER = "over 100 %"
-"""The half-width of an interval that is wider than its value."""
+"""Printed in place of a half-width that is greater than the value."""
 
 
 def live_text(interval: Interval | None) -> str:
@@ -153,7 +153,7 @@ def live_text(interval: Interval | None) -> str:
 
 
 def print_advice(found: Advised | None) -> None:
-    """The change most worth trying on this machine, and the effect of its trial if any."""
+    """Print the change most worth trying on this machine, and the result of its trial if any."""
     from perpacket.show import advice, trial
 
     first = None if found is None else found.report.to_try
@@ -171,7 +171,7 @@ def print_advice(found: Advised | None) -> None:
 
 
 def print_table(found: Demo) -> None:
-    """Two lines for each configuration: the published numbers, then the simulated ones."""
+    """Print two lines for each configuration: published numbers, then simulated ones."""
     from perpacket.demo.handoff import POLICIES
 
     rows: list[tuple[str, ...]] = []

@@ -24,8 +24,10 @@ WIDEST = 100
 """The greatest width, in columns: longer lines are hard to read."""
 
 NARROWEST = 60
+"""The least width, in columns."""
+
 DETAIL_AT = 29
-"""The column of details: after a margin of two, five for yes or no, and the longest name."""
+"""The column at which details begin: after 2 of margin, 5 for yes or no, and 22 for the name."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -62,7 +64,7 @@ def doctor(
 
 
 def lines(found: Sequence[Capability], columns: int) -> Iterator[str]:
-    """The table by group: available or not, and how to get each missing capability."""
+    """The lines of the table by group: each capability, and how to get it if it is missing."""
     available = sum(item.available for item in found)
     yield f"Capabilities of this machine: {available} of {len(found)}"
     for group in dict.fromkeys(item.group for item in sorted(found, key=group_position)):

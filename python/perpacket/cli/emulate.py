@@ -33,20 +33,20 @@ class By(StrEnum):
 
 
 RECORD_BYTES = 4000
-"""Approximate bytes of a recording for each packet of the window and the warm-up, with nginx."""
+"""Approximate size of a recording of nginx, in bytes for each packet of warm-up and window."""
 
 app = typer.Typer(invoke_without_command=True, epilog=EXAMPLES)
 
 KernelOption = Annotated[
     Path | None,
     typer.Option(
-        help="Kernel to run: a bzImage or vmlinux. Unless given, that of Debian's package "
-        "linux-image-amd64, unpacked and not installed."
+        help="Kernel to run: a bzImage or vmlinux. By default the kernel of Debian's package "
+        "linux-image-amd64, which is unpacked and not installed."
     ),
 ]
 ModulesOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of the kernel's modules; /lib/modules/VERSION unless given."),
+    typer.Option(help="Folder of the kernel's modules, by default /lib/modules/VERSION."),
 ]
 ServerOption = Annotated[
     str,
@@ -62,10 +62,10 @@ ServerFilesOption = Annotated[
 ]
 
 FirstOption = Annotated[
-    str, typer.Option(metavar="SIZE:WAYS,...", help="First levels, of data and instructions.")
+    str, typer.Option(metavar="SIZE:WAYS,...", help="First-level caches of data and instructions.")
 ]
 SecondOption = Annotated[
-    str, typer.Option(metavar="SIZE:WAYS,...", help="Second levels, all in one pass.")
+    str, typer.Option(metavar="SIZE:WAYS,...", help="Second-level caches; one pass models all.")
 ]
 PolicyOption = Annotated[
     str, typer.Option(help="non-inclusive, inclusive or exclusive second levels.")
@@ -75,8 +75,8 @@ TlbOption = Annotated[int, typer.Option(help="Entries of each TLB; 0 for none.")
 DmaOption = Annotated[
     str,
     typer.Option(
-        help="What frames do to caches: invalidate their lines, allocate them in the second level, "
-        "or none."
+        help="Effect of a frame's DMA on caches: invalidate its lines, allocate them in the second "
+        "level, or none."
     ),
 ]
 
@@ -88,19 +88,19 @@ def emulate(
     connections: Annotated[int, typer.Option(help="Connections of the clients.")] = 32,
     latency_ms: Annotated[float, typer.Option(help="Added latency, one way.")] = 0.0,
     rate_mbps: Annotated[
-        float, typer.Option(help="Payload rate of the bulk sender; without a limit unless given.")
+        float, typer.Option(help="Payload rate of the bulk sender, by default without a limit.")
     ] = 0.0,
     size: Annotated[
         int,
         typer.Option(
             parser=size_bytes,
             metavar="SIZE",
-            help="Bytes of a response, or of a write of the bulk sender; 10240 and 1448 unless "
-            "given.",
+            help="Bytes of a response (default 10240), or of a write of the bulk sender (default "
+            "1448).",
         ),
     ] = 0,
     offloads: Annotated[
-        bool, typer.Option("--offloads", help="Leave TSO, GSO and GRO on, as the driver has them.")
+        bool, typer.Option("--offloads", help="Leave TSO, GSO and GRO as the driver sets them.")
     ] = False,
     socket_buffer: Annotated[
         int,
@@ -117,32 +117,41 @@ def emulate(
     tlb: TlbOption = 0,
     dma: DmaOption = "invalidate",
     turn_instructions: Annotated[
-        int, typer.Option(help="Instructions after which the other processor runs.")
+        int, typer.Option(help="Instructions of one processor before the other one runs.")
     ] = 20_000,
     frames: Annotated[
-        int, typer.Option(help="Packets to count, sent and received, to the end of the last burst.")
+        int,
+        typer.Option(
+            help="Packets to count, sent and received; counting ends with the burst of the last "
+            "one."
+        ),
     ] = 10_000,
     warmup_frames: Annotated[
-        int, typer.Option(help="Packets before them; 4000 and 12 a connection unless given.")
+        int,
+        typer.Option(
+            help="Packets before counting begins, by default 4000 plus 12 for each connection."
+        ),
     ] = 0,
     variants: Annotated[
-        int, typer.Option(help="Runs with another phase and layout of memory, for intervals.")
+        int,
+        typer.Option(help="Number of runs, each with another phase and memory layout."),
     ] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of load and layout.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the load and the memory layout.")] = 1,
     by: Annotated[
         By,
         typer.Option(
-            help="Divide costs by layer, or also by function, or misses of data by the kernel's "
-            "structure."
+            help="Divide costs by layer, by layer and function, or data misses by kernel structure."
         ),
     ] = By.LAYER,
     record: Annotated[
         Path | None,
-        typer.Option(help="File for the first variant's accesses, for `emulate replay`."),
+        typer.Option(help="Write the first variant's accesses to this file, for `emulate replay`."),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Variants at once; one a core unless given. Changes no result."),
+        typer.Option(
+            min=1, help="Runs at the same time, by default one for each core. Changes no result."
+        ),
     ] = None,
     kernel: KernelOption = None,
     modules: ModulesOption = None,
@@ -150,10 +159,10 @@ def emulate(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Run an unmodified kernel and server on an emulated machine; report what a packet costs.
+    """Run an unmodified kernel and server on an emulated machine; report the cost of a packet.
 
-    Counts instructions and misses of modelled caches by layer, kind and direction, the same on
-    every machine and beside any load. Needs QEMU 10 and no root.
+    Counts instructions and misses of modelled caches by layer, kind and direction. The counts are
+    the same on every machine and under any load. Needs QEMU 10 and no root.
     """
     if context.invoked_subcommand is not None:
         return
@@ -172,7 +181,7 @@ def emulate(
     if record is not None:
         check_destination("--record", record)
         size_mb = (settings.frames + settings.warmup) * RECORD_BYTES / 1e6
-        progress.note(f"the recording takes some {size_mb:,.0f} MB", quiet)
+        progress.note(f"the recording needs about {size_mb:,.0f} MB", quiet)
     session = open_session(guest(kernel, modules, settings.scenario.command, server_files), quiet)
     with progress.of_share(quiet) as report:
         document = session.emulate(settings, report, workers=workers or 0, record=record)
@@ -216,7 +225,7 @@ def shell(
     server: ServerOption = "nginx",
     server_files: ServerFilesOption = None,
 ) -> None:
-    """Open a shell in the guest, to look around; `exit` ends it and keeps nothing."""
+    """Open a shell in the guest. `exit` ends the guest and discards all changes."""
     from perpacket.emulate.machine import Machine
     from perpacket.emulate.settings import Scenario
 
@@ -246,7 +255,7 @@ def replay(
     dma: DmaOption = "invalidate",
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Count the misses of other caches on a recording, as the emulation would have."""
+    """Count the misses of other caches on a recording; an emulation would count the same."""
     from perpacket.emulate.replay import replay as replayed
     from perpacket.emulate.settings import Memory
 
@@ -258,9 +267,9 @@ def footprint(
     file: Annotated[Path, typer.Argument(help="A recording of `emulate --server bulk --record`.")],
     name: Annotated[str, typer.Option(help="Name of the machine.")] = "recorded",
 ) -> None:
-    """Print a machine of the simulator: what each operation of the recorded kernel touches.
+    """Print a machine for the simulator: the memory that each recorded operation touches.
 
-    The output is a file of parameters as those in crates/simulate/data/machines.
+    The output is a parameter file like those in crates/simulate/data/machines.
     """
     from perpacket.emulate import footprint as footprints
 
@@ -275,14 +284,14 @@ def guest(
     *,
     newest: bool = False,
 ) -> Guest:
-    """The guest of the options."""
+    """The guest that the options describe."""
     from perpacket.emulate.session import Guest
 
     return Guest(kernel, modules, command, server_files or (), newest)
 
 
 def open_session(guest: Guest, quiet: bool) -> Session:
-    """The session of a guest; a note says that it boots, because that takes a minute."""
+    """Open the session of a guest. A note reports the boot of the guest, which takes a minute."""
     from perpacket.emulate.session import open_session as opened
 
     stage: Callable[[str], None] = lambda text: progress.note(f"{text} ...", quiet)  # noqa: E731

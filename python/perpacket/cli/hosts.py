@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 
 SAME_CLOCK_S = 0.1
-"""Clocks that differ by more are reported: logs of the machines do not match then."""
+"""A clock that differs by more is reported, because the times in the machines' logs then differ."""
 
 
 def names(text: str) -> list[str]:
-    """The machines of `web1,root@web2:2222`."""
+    """The machines in a list such as `web1,root@web2:2222`."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
         raise ConfigurationError("--hosts: expected machines, as web1,web2", parameter="--hosts")
@@ -30,7 +30,7 @@ def names(text: str) -> list[str]:
 
 
 def profile(hosts: str, options: Sequence[str], output_format: Format, quiet: bool) -> None:
-    """One profile of each machine; raises `RunFailed` if none has one."""
+    """Print one profile of each machine; raises `RunFailed` if no machine has a profile."""
     from perpacket.measure.hosts.watch import Watch
 
     with Watch(names(hosts), [*options, "--format", "json", "--quiet"]) as watch:
@@ -55,7 +55,7 @@ def top(
     duration_s: float | None,
     output_format: Format,
 ) -> None:
-    """The machines' profiles, again after each window, until the end or Ctrl-C."""
+    """Print the machines' profiles after each window, for `duration_s` or until Ctrl-C."""
     from perpacket.measure.hosts.watch import Watch
 
     given = [*options, "--every", f"{every_s:g}", "--format", "json", "--quiet"]
@@ -97,7 +97,7 @@ def refresh(rounds: Iterator[list[State]]) -> None:
 
 
 def write_notes(states: Sequence[State], written: list[str], quiet: bool) -> None:
-    """Notes on standard error, except those that are written already."""
+    """Write notes on standard error, except those in `written`."""
     for note in notes(states):
         if note not in written:
             progress.note(f"note: {note}", quiet)
@@ -105,7 +105,7 @@ def write_notes(states: Sequence[State], written: list[str], quiet: bool) -> Non
 
 
 def write(states: Sequence[State], output_format: Format) -> None:
-    """The table of the machines, or a JSON document."""
+    """Print the table of the machines, or a JSON document."""
     if output_format is Format.JSON:
         output.write_json({"schema": 1, "hosts": [asdict(one) for one in states]})
     else:
@@ -115,10 +115,10 @@ def write(states: Sequence[State], output_format: Format) -> None:
 
 
 def notes(states: Sequence[State]) -> list[str]:
-    """The errors of machines, and those whose clock differs from ours for certain."""
+    """The errors of machines, and the clocks that certainly differ from this machine's."""
     errors = [f"{one.target}: {one.error}" for one in states if one.error]
     return errors + [
-        f"{one.target}: its clock is {one.clock.ahead_s:+.2f} s from ours"
+        f"{one.target}: its clock differs from this machine's by {one.clock.ahead_s:+.2f} s"
         for one in states
         if one.clock is not None and abs(one.clock.ahead_s) > SAME_CLOCK_S + one.clock.error_s
     ]

@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 
 SWEEP_STEPS = 20
-"""Shares of work or connections in a sweep, from 0 to 1."""
+"""The steps of a sweep of the share of work or connections, from 0 to 1."""
 
 ShareOption = Annotated[
     float | None, typer.Option(help="Share of busy CPU time in the network stack, 0 to 1.")
@@ -179,13 +179,14 @@ def part(
     network_share: ShareOption = None,
     profile: ProfileOption = None,
     cost: Annotated[
-        float, typer.Option(min=0, max=1, help="What the part would cost, of what it costs now.")
+        float,
+        typer.Option(min=0, max=1, help="Reduced cost of the part, as a share of its cost now."),
     ] = 0.5,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Compute the gain in throughput if a part of an application, such as perl, cost less.
 
-    Once with the network as it is, and once with the network offloaded too, by LAWS.
+    Prints the gain with the network unchanged, and the gain with the network offloaded too (LAWS).
     """
     from perpacket.models import laws as model
     from perpacket.models import profiled
@@ -217,7 +218,7 @@ def part(
 
 
 def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
-    """Raise `ConfigurationError` on the first of `others` with a value: it would have no effect."""
+    """Raise `ConfigurationError` if an option in `others` has a value, which has no effect."""
     for name, value in others.items():
         if value is not None:
             raise ConfigurationError(
@@ -229,7 +230,10 @@ def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
 
 
 def share_of(network_share: float | None, profile: Path | None) -> float:
-    """The network share, or that of a profile; raises `ConfigurationError` without either."""
+    """The network share, given or read from a profile.
+
+    Raises `ConfigurationError` unless exactly one of both is given.
+    """
     from perpacket.models import profiled
 
     if (network_share is None) == (profile is None):
@@ -256,7 +260,7 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
 
 
 def print_published(form: Format) -> None:
-    """Table 5 of *Communication Breakdown* beside the gains of its network shares."""
+    """Print table 5 of *Communication Breakdown* beside the gains computed from its shares."""
     from perpacket.models import laws as model
 
     rows = []
@@ -370,7 +374,7 @@ def bounds(
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Compute the greatest throughput of servers from what data movement costs.
+    """Compute the greatest throughput of servers from the cost of data movement.
 
     By equations 3.6 to 3.14 of Isa (2003). Without --cpu, processing takes no time.
     """
@@ -378,7 +382,7 @@ def bounds(
 
     if cpu and size is None:
         raise ConfigurationError(
-            "--cpu is the time of one transaction: expected its size too",
+            "--cpu is the time of one transaction: expected --size too",
             parameter="--cpu",
             value=f"{1e6 * cpu:g}us",
             hint="as in: perpacket model bounds --size 1460 --cpu 5us",
@@ -439,7 +443,7 @@ def cache(
         typer.Option(
             parser=size_bytes,
             metavar="SIZE",
-            help="Instead, the size of each access of a sequential read (with --line).",
+            help="In place of --miss-rate: size of each access of a sequential read (with --line).",
         ),
     ] = None,
     line: Annotated[
@@ -458,7 +462,7 @@ def cache(
     ] = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Compute what cache misses cost beside a memory as fast as the cache.
+    """Compute the cost of cache misses, relative to a memory as fast as the cache.
 
     By equations 3.1 to 3.5 of Isa (2003).
     """
@@ -495,7 +499,10 @@ def cache(
 
 
 def miss_share(miss_rate: float | None, access: int | None, line: int | None) -> float:
-    """The miss rate, or that of a sequential read; raises `ConfigurationError` without either."""
+    """The miss rate, given or computed for a sequential read.
+
+    Raises `ConfigurationError` unless exactly one of both is given.
+    """
     from perpacket.models import data_movement
 
     sequential = access is not None and line is not None
@@ -511,7 +518,7 @@ def miss_share(miss_rate: float | None, access: int | None, line: int | None) ->
 
 
 def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
-    """Raise `ConfigurationError` where no machine is added, or the bandwidth is invalid."""
+    """Raise `ConfigurationError` if the bandwidth is invalid, or no machine is added to have it."""
     from perpacket.models.checks import numbers
 
     numbers("--io-mbytes-per-s", io_mbytes_per_s, positive=True)
@@ -555,7 +562,7 @@ def tls(
 ) -> None:
     """Fit the cost of a TLS handshake and of an encrypted byte to a run of the study `tls-cost`.
 
-    A cost is the server's processor time beyond that of the same requests without TLS.
+    A cost is the processor time that the server needs in excess of the same requests without TLS.
     """
     from perpacket.analysis import tls as model
     from perpacket.analysis.analysis import analyze

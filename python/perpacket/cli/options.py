@@ -21,7 +21,7 @@ class Format(StrEnum):
 SeedOption = Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of all randomness.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How data is printed.")]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")
+    bool, typer.Option("--quiet", "-q", help="Print only errors on standard error.")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -52,7 +52,10 @@ ChartsOption = Annotated[
 
 
 def parse_settings(settings: list[str] | None) -> list[tuple[str, str]]:
-    """`--set` arguments as (parameter, value); raises `ConfigurationError` on one without `=`."""
+    """`--set` arguments as (parameter, value).
+
+    Raises `ConfigurationError` on an argument without `=`.
+    """
     pairs: list[tuple[str, str]] = []
     for setting in settings or []:
         name, equals, value = setting.partition("=")
@@ -68,9 +71,9 @@ def parse_settings(settings: list[str] | None) -> list[tuple[str, str]]:
 
 
 def named_settings(**values: str | float | None) -> list[tuple[str, str]]:
-    """The parameters that options set, by name with `__` for a dot; None is left out.
+    """The options that are not None, as (parameter, value); `__` in a keyword becomes a dot.
 
-    Whole numbers are written without a point, because a parameter may be an integer.
+    Whole numbers have no decimal point, because the parameter may be an integer.
     """
     return [
         (

@@ -21,7 +21,7 @@ PIPE_WIDTH = 200
 
 
 def write_json(content: object) -> None:
-    """One JSON document; raises `ValueError` on a number that JSON does not have."""
+    """Write a JSON document; raises `ValueError` on a number that JSON does not have."""
     write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
@@ -36,7 +36,7 @@ def write_text(text: str) -> None:
 
 
 def write_line(text: str) -> None:
-    """A line of data."""
+    """Write a line of data."""
     write_text(f"{text}\n")
 
 
@@ -46,11 +46,11 @@ def write_table(
     rows: Iterable[Sequence[str]],
     right: Sequence[str] = (),
 ) -> None:
-    """A table with a title; `right` names the headings of columns with numbers."""
+    """Write a table with a title; `right` has the headings of right-aligned columns."""
     from rich.console import Console
     from rich.text import Text
 
-    heading_line = Text(title, style="bold")  # a title of the table would wrap at its width
+    heading_line = Text(title, style="bold")  # rich wraps a table's own title
     table = rich_table(headings, rows, right)
     if sys.stdout.isatty():
         Console().print(heading_line, table, sep="\n")
@@ -79,7 +79,7 @@ def rich_table(
 
 
 def write_text_table(table: TextTable) -> None:
-    """A table of an analysis; only its title if it has no rows."""
+    """Write a table of an analysis, or only its title if it has no rows."""
     if table.rows:
         write_table(table.title, table.headings, table.rows, table.right)
     else:

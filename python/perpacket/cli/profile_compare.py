@@ -27,7 +27,7 @@ app = typer.Typer(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb with the words behind `profile compare`."""
+    """Run the verb with the arguments after `profile compare`."""
     status = app(args=list(arguments), prog_name="perpacket profile compare", standalone_mode=False)
     return status if isinstance(status, int) else ExitStatus.DONE
 
@@ -60,7 +60,7 @@ def compare(
 ) -> None:
     """Print the ratio B/A of each layer's cost, with its interval.
 
-    The traffic precedes the costs: a ratio of costs means little if the packets differ.
+    Prints the traffic first, because a ratio of costs means little if the packets differ.
     """
     from perpacket.analysis import profile_comparison, run_comparison
     from perpacket.show import profile_comparison as shown

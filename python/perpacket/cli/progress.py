@@ -22,14 +22,14 @@ def is_shown(quiet: bool) -> bool:
 
 
 def note(text: str, quiet: bool) -> None:
-    """A remark on standard error."""
+    """Print a remark on standard error."""
     if not quiet:
         pipes.write(sys.stderr, f"{text}\n")
 
 
 @contextmanager
 def of_packets(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of simulated packets; yields the function that reports finished and all packets."""
+    """A bar of simulated packets; yields a function of the finished and the total number."""
     with _task(quiet, "simulating", None) as update:
         yield lambda done, total: update(completed=done, total=total or None)
 
@@ -43,7 +43,7 @@ def of_study(quiet: bool) -> Iterator[Callable[[Progress], None]]:
 
 @contextmanager
 def of_share(quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar of a share done, with a sentence on the results so far."""
+    """A bar of the finished share of the work, with a text on the results so far."""
     with _task(quiet, "starting", 1.0) as update:
         yield lambda text, share: update(completed=share, description=text)
 

@@ -38,7 +38,7 @@ def seconds(text: str) -> float:
 
 
 def seconds_from(least_s: float) -> Callable[[str], float]:
-    """The parser of a time that is at least this."""
+    """A parser of times that are at least `least_s`."""
 
     def time(text: str) -> float:
         value = seconds(text)
@@ -97,5 +97,5 @@ def quantity(text: str, units: Mapping[str, float]) -> float | None:
 
 
 def refused(text: str, expected: str) -> typer.BadParameter:
-    """The error of a value in another form than expected."""
+    """The error for a value that does not have the expected form."""
     return typer.BadParameter(f"{text!r}: expected {expected}")

@@ -42,7 +42,7 @@ TIMELINE_SUFFIXES = (".csv", ".json", ".parquet")
 EXPLANATION_TITLES = {
     "host": "the host's operations, a {unit}",
     "nic": "the NIC's work, a {unit}",
-    "queues": "what waits where (jobs a {unit})",
+    "queues": "waiting jobs in each queue, a {unit}",
 }
 
 LAYER_EVENTS = (
@@ -85,7 +85,9 @@ TimelineOption = Annotated[
 ExplainOption = Annotated[
     bool,
     typer.Option(
-        "--explain", help="Print where host cycles and NIC instructions go, and what waits where."
+        "--explain",
+        help="Print the host's cycles and the NIC's instructions by operation, and the jobs that "
+        "wait in each queue.",
     ),
 ]
 ShowConfigOption = Annotated[
@@ -187,12 +189,12 @@ def check_conserved(result: Mapping[str, object], run: str) -> None:
 
 
 def in_unit(value: float | None, unit: float) -> float | None:
-    """A value in a unit of the parameters; None if it was not given."""
+    """A value divided by the unit of a parameter; None if the option was not given."""
     return None if value is None else round(value / unit, 9)
 
 
 def print_parameters(configuration: str, parameters: list[Parameter], form: Format) -> None:
-    """Every parameter with unit and source."""
+    """Print every parameter with its unit and source."""
     if form is Format.JSON:
         output.write_json([asdict(parameter) for parameter in parameters])
         return
@@ -204,7 +206,7 @@ def print_parameters(configuration: str, parameters: list[Parameter], form: Form
 
 
 def print_result(result: Mapping[str, object]) -> None:
-    """The result as tables: its numbers, then the layers. Units are in the names."""
+    """Print the result as tables: its numbers, then the layers. Names end in their units."""
     from perpacket.analysis.wording import number_text
     from perpacket.study.quantities import flatten
 
@@ -224,7 +226,7 @@ def print_result(result: Mapping[str, object]) -> None:
 
 
 def print_explanation(run: str, explanation: Mapping[str, object], form: Format) -> None:
-    """Print the cycles, the instructions and the waits of a run: a table each."""
+    """Print the cycles, the instructions and the waits of a run, each in one table."""
     from perpacket.analysis.wording import number_text
 
     if form is Format.JSON:

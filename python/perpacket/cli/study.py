@@ -300,9 +300,9 @@ def refuse_simulated(
     parallel: Mapping[str, object],
     settings: list[tuple[str, str]],
 ) -> None:
-    """Raise `ConfigurationError` on options of simulated studies that a measured one cannot have.
+    """Raise `ConfigurationError` on options that a measured study does not accept.
 
-    A study that also simulates accepts `parallel` and `settings`, for its simulations.
+    A measured study that also simulates accepts `parallel` and `settings` for its simulations.
     """
     wrong = dict(options) if study.is_simulated else {**options, **parallel}
     refuse(name, "simulated", wrong, [] if study.is_simulated else settings)

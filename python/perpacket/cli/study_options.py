@@ -28,7 +28,7 @@ ExecutorOption = Annotated[
     ExecutorChoice | None,
     typer.Option(
         "--executor",
-        help="Runs in threads (the default), or in processes, where a run that dies is repeated. "
+        help="Run in threads (the default), or in processes: if one dies, its run is repeated. "
         "Changes no result.",
         rich_help_panel=SIMULATED,
     ),

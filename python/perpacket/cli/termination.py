@@ -65,7 +65,7 @@ def interrupt_on_sigterm() -> Iterator[Termination]:
     if not is_main_thread():
         yield request
         return
-    # A handler, because programs that this process starts would inherit SIG_IGN.
+    # Use a handler and not SIG_IGN, which the programs that this process starts would inherit.
     before = signal.getsignal(signal.SIGTERM)
     request.install()
     _handlers.append(request)

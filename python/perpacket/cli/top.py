@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from perpacket.advise.glance import Beside
+    from perpacket.advise.glance import BackgroundProfile
     from perpacket.measure.live import Window
 
 EXAMPLE = "Example: perpacket top --cpus 0 --requests http://127.0.0.1:8080/.perpacket/report"
@@ -44,7 +44,7 @@ COLOURS = {
     "interrupt": "yellow",
     "scheduler": "bright_yellow",
 }
-"""A colour for each layer; others are grey. The names are beside the bars."""
+"""A colour for each layer; other layers are grey. Each bar also has the layer's name."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -123,7 +123,7 @@ def top(
         return
     end = None if duration is None else time.monotonic() + duration
     shows_advice = output_format is Format.TABLE
-    advice = glance.Beside(GLANCE_S, pid, requests or "") if shows_advice else None
+    advice = glance.BackgroundProfile(GLANCE_S, pid, requests or "") if shows_advice else None
     try:
         with live.windows(options, every) as found:
             windows = until(found, end)
@@ -141,8 +141,8 @@ def top(
         print_next(advice)
 
 
-def print_next(advice: Beside) -> None:
-    """The change most worth trying, if the profile beside the windows is complete."""
+def print_next(advice: BackgroundProfile) -> None:
+    """Print the change most worth trying, if the profile for the advice is complete."""
     from perpacket.show import advice as shown
 
     report = advice.report()
@@ -239,13 +239,13 @@ def rate(counts: Window, name: str, span: float) -> float | None:
 
 
 def mapping(content: Window, key: str) -> Window:
-    """A table of a window, empty where it has none."""
+    """The table of a window with this key, or an empty one."""
     found = content.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def number(content: Window, key: str) -> float | None:
-    """A number of a window, None where it has none."""
+    """The number of a window with this key, or None."""
     found = content.get(key)
     return float(found) if isinstance(found, int | float) else None
 

@@ -14,7 +14,7 @@ from perpacket.cli.quantities import per_s, seconds
 from perpacket.traces import TraceFormat, Workload
 
 TENTH = 10
-"""Points of the curve of sessions from one row of the table to the next: it has hundredths."""
+"""The curve of sessions has a point for each hundredth; the table shows every tenth point."""
 
 LISTED_REJECTS = 10
 """Rejected lines that the table lists. The JSON has all of them."""
@@ -47,7 +47,9 @@ def info(
     ] = 15.0,
     curve: Annotated[
         bool,
-        typer.Option("--curve", help="Shares of packets and bytes by share of sessions too."),
+        typer.Option(
+            "--curve", help="Also print the shares of packets and bytes by share of sessions."
+        ),
     ] = False,
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw that curve as SVG.")

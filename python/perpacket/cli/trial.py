@@ -27,13 +27,13 @@ EXAMPLES = (
 )
 
 UNDO_LEFT = "--undo-left"
-"""The hidden option that a plain `--undo` becomes."""
+"""The hidden option that replaces an `--undo` without a command."""
 
 SHORTEST_S = 0.3
 
 
 class Keep(StrEnum):
-    """When a change stays."""
+    """The condition under which a change is not undone."""
 
     CHEAPER = "cheaper"
 
@@ -44,9 +44,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def with_plain_undo(given: Sequence[str]) -> list[str]:
-    """The command line with `--undo` that has no command as an option of its own.
+    """The command line, with `UNDO_LEFT` in place of an `--undo` without a command.
 
-    `trial --undo` restores what a killed trial left. `--do CMD --undo CMD` is a pair of commands.
+    `trial --undo` undoes the changes of a killed trial. `--do CMD --undo CMD` has two commands.
     """
     words = list(given)
     if words[:1] == ["trial"] and words.count("--undo") == 1 and "--do" not in words:
@@ -71,7 +71,7 @@ def trial(
         list[str] | None,
         typer.Argument(
             metavar="CHANGE...",
-            help="Changes of the catalogue as NAME=VALUE, such as gro=on; `nothing`: the noise.",
+            help="Changes of the catalogue, NAME=VALUE, such as gro=on. `nothing` measures noise.",
         ),
     ] = None,
     pid: Annotated[
@@ -86,13 +86,15 @@ def trial(
     url: Annotated[
         str,
         typer.Option(
-            metavar="URL", help="Load this URL; without a load, the traffic that is there."
+            metavar="URL",
+            help="Load this URL. Without --url and --stream, the trial uses existing traffic.",
         ),
     ] = "",
     stream: Annotated[
         str,
         typer.Option(
-            metavar="ADDR:PORT", help="Send in bulk to `perpacket load stream --listen` there."
+            metavar="ADDR:PORT",
+            help="Send in bulk to a `perpacket load stream --listen` at this address.",
         ),
     ] = "",
     connections: Annotated[int, typer.Option(min=1, help="Connections of the load.")] = 64,
@@ -103,13 +105,14 @@ def trial(
     cpus: Annotated[
         str | None,
         typer.Option(
-            parser=cpu_list, metavar="LIST", help="CPUs whose time counts; all unless given."
+            parser=cpu_list, metavar="LIST", help="CPUs whose time counts, by default all."
         ),
     ] = None,
     requests: Annotated[
         str,
         typer.Option(
-            metavar="URL", help="URL of the number of answered requests, as in `profile`."
+            metavar="URL",
+            help="URL at which the server reports its requests, as in `profile`.",
         ),
     ] = "",
     blocks: Annotated[
@@ -132,7 +135,7 @@ def trial(
         typer.Option(
             parser=share,
             metavar="SHARE",
-            help="Go on until the ratio is known to +- this share, such as 2%.",
+            help="Continue until the interval of the ratio is within +- this share, such as 2%.",
         ),
     ] = None,
     most: Annotated[
@@ -140,7 +143,7 @@ def trial(
         typer.Option(parser=seconds_from(1.0), metavar="TIME", help="Longest time of --until."),
     ] = 600.0,
     keep_if: Annotated[
-        Keep | None, typer.Option(help="Leave a change that is clearly cheaper.")
+        Keep | None, typer.Option(help="Do not undo a change that is clearly cheaper.")
     ] = None,
     do: Annotated[
         str, typer.Option(metavar="CMD", help="A command that changes something; needs --undo.")
@@ -149,18 +152,23 @@ def trial(
         str,
         typer.Option(
             metavar="[CMD]",
-            help="The command that undoes --do; alone: restore what a killed trial left.",
+            help="The command that undoes --do. Without a command: undo the changes of a killed "
+            "trial.",
         ),
     ] = "",
     undo_left: Annotated[bool, typer.Option(UNDO_LEFT, hidden=True)] = False,
     factorial: Annotated[
-        bool, typer.Option("--factorial", help="Try all combinations: effects and interactions.")
+        bool,
+        typer.Option(
+            "--factorial", help="Try all combinations, and print effects and interactions."
+        ),
     ] = False,
     slope: Annotated[
         str,
         typer.Option(
             metavar="LAYER",
-            help="Add a known cost in ip, ethernet or user: the worth of a nanosecond there.",
+            help="Add a known cost in ip, ethernet or user, and print the effect of a nanosecond "
+            "there.",
         ),
     ] = "",
     dry_run: Annotated[
@@ -172,8 +180,8 @@ def trial(
 ) -> None:
     """Try changes of settings on live traffic, in interleaved windows, and undo them.
 
-    Prints what each change does to processor time by layer, to rates and to latency. Everything is
-    restored, however the trial ends: by itself, by a process that outlives it, or by
+    Prints the effect of each change on processor time by layer, on rates and on latency. The trial
+    restores every setting at its end. If it is killed, a process that outlives it does so, or
     `perpacket trial --undo`.
     """
     from perpacket.advise import trial as trials
@@ -212,7 +220,7 @@ def trial(
 
 
 def load_of(url: str, stream: str, connections: int, cpus: str) -> Load | None:
-    """The trial's own load; raises `ConfigurationError` for two."""
+    """The load that the trial makes, if any; raises `ConfigurationError` for two loads."""
     from perpacket.advise.windows import HttpLoad, StreamLoad
 
     if url and stream:
@@ -236,7 +244,7 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
             for line in shown.wrapped(shown.headline(one), columns):
                 output.write_line(line)
             if one.kept:
-                output.write_line(f"kept; at each start of the machine: {one.kept}")
+                output.write_line(f"kept; command for each start of the machine: {one.kept}")
         if outcome.combinations:
             allocation, unit = trials.allocation(outcome)
             output.write_text_table(shown.factorial_table(allocation, unit))
@@ -268,7 +276,7 @@ def end(outcome: Outcome) -> None:
 
 
 def print_undone(output_format: Format) -> None:
-    """Restore what a killed trial left, and print each setting's state."""
+    """Undo the changes of a killed trial, and print each setting's state."""
     from dataclasses import asdict
 
     from perpacket.advise import journal

@@ -1,9 +1,9 @@
 """The demo: it measures this machine and simulates an offload NIC, without root.
 
 `live.py` measures `perpacket serve web` on this machine at three numbers of connections.
-`advice.py` finds the change that could make its packets cheaper, and tries it. `handoff.py`
-simulates the gain of handing connections to the NIC, with the published figures. One report has the
-measurement and the simulation.
+`advice.py` finds the change that could make the server's packets cheaper, and tries this change.
+`handoff.py` simulates the gain of handing connections to the NIC, beside the published figures. One
+report has the measurement and the simulation.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Demo:
     """The results of the demo."""
 
     live: Live | None
-    """None without a measurement."""
+    """None if nothing was measured."""
     advice: Advised | None
-    """None without a measurement."""
+    """None if nothing was measured."""
     simulated: SimulatedHandoff
     report: Path
     charts: tuple[Path, ...]

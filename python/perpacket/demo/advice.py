@@ -1,6 +1,6 @@
 """Advice on `perpacket serve web` on this machine, and a trial of the best change.
 
-The server sends the demo's file over loopback. Advice needs the rights of a profile and no root. If
+The server sends the demo's file over loopback. Advice needs the right to profile and no root. If
 the change most worth trying is an option of the server, a short trial tries it on a second server.
 """
 
@@ -26,7 +26,7 @@ FILE = "file.bin"
 CONNECTIONS = 32
 PROFILE_S = 2.0
 LOAD_S = 30
-"""Longer than the profile; the load ends with the profile."""
+"""Time limit of the load, longer than the profile. The load is stopped after the profile."""
 
 END_S = 5.0
 """The time in which a program ends after SIGTERM, before it is killed."""
@@ -60,7 +60,7 @@ def run(file_bytes: int) -> Advised | None:
 
 
 def tried(report: Report, pid: int, url: str) -> Trial | None:
-    """The result of the first change, tried on a twin of the server."""
+    """The result of trying the report's first change on a second server."""
     first = report.to_try
     if first is None or SERVE_WEB not in first.change.server:
         return None

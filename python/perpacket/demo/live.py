@@ -28,8 +28,8 @@ BLOCKS = tuple(range(1, 13))
 DURATION_S = 0.4
 WARMUP_S = 0.1
 """Each point has twelve short windows, in random order within blocks. Three windows of two seconds
-would take as long, but a disturbance of a second would affect one of three instead of one of
-twelve."""
+would take the same time. But a disturbance of one second affects one window, which would be a third
+of the data instead of a twelfth."""
 
 PROFILING = "perf_cpu_wide"
 """The capability that layers need."""
@@ -50,7 +50,7 @@ class Live:
 
     analysis: Analysis | None
     rows: Mapping[int, Mapping[str, Interval]]
-    """By connections: the quantities of `COLUMNS`, and `ns.LAYER` per packet."""
+    """By number of connections: the quantities of `COLUMNS`, and `ns.LAYER` per packet."""
     notes: tuple[str, ...]
 
     @property
@@ -97,7 +97,7 @@ def point(connections: int, events: str) -> Point:
 
 
 def figures() -> tuple[Figure, ...]:
-    """The figures of its report."""
+    """The figures of the demo's report on this machine."""
     return (
         Figure(
             "stacked-layers",

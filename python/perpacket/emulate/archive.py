@@ -1,4 +1,4 @@
-"""The guest's first file system: an archive in the format `newc` of cpio, as the kernel unpacks it.
+"""The guest's initial file system: a cpio archive in the format `newc`, which the kernel unpacks.
 
 The layout is that of Documentation/driver-api/early-userspace/buffer-format.rst. Nothing in it
 depends on the time or on the owner of a file, so equal files make equal archives.
@@ -21,19 +21,19 @@ class Archive:
     _entries: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def add(self, path: str, content: bytes, *, executable: bool = False) -> None:
-        """A file, with the folders above it; a second file of that path replaces the first."""
+        """Add a file and its parent folders; a second file of that path replaces the first."""
         self._enter(path, stat.S_IFREG | (0o755 if executable else 0o644), content)
 
     def link(self, path: str, target: str) -> None:
-        """A symbolic link, with the folders above it."""
+        """Add a symbolic link and its parent folders."""
         self._enter(path, stat.S_IFLNK | 0o777, target.encode())
 
     def folder(self, path: str) -> None:
-        """A folder, with those above it."""
+        """Add a folder and its parent folders."""
         self._enter(path, stat.S_IFDIR | 0o755, b"")
 
     def has(self, path: str) -> bool:
-        """Whether the path is there."""
+        """Whether the archive has the path."""
         return path.lstrip("/") in self._entries
 
     def _enter(self, path: str, mode: int, content: bytes) -> None:
@@ -43,7 +43,7 @@ class Archive:
         self._entries[name] = (mode, content)
 
     def pack(self) -> bytes:
-        """The archive."""
+        """The bytes of the archive."""
         parts = [
             _entry(number, name, mode, content)
             for number, (name, (mode, content)) in enumerate(self._entries.items(), 1)

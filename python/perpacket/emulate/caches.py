@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perpacket.errors import ConfigurationError
 
 LINE_BYTES = 64
-"""The line of every modelled cache."""
+"""The line size of every modelled cache."""
 
 KIB = 1024
 

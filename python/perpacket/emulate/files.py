@@ -1,4 +1,4 @@
-"""The files of the guest: busybox, our agent, the servers, and the libraries that they load."""
+"""The files of the guest: busybox, the agent, the servers, and the libraries that they load."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ GROUPS = b"root:x:0:\nnogroup:x:65534:\n"
 
 
 def archive(kernel: Kernel, server: Sequence[str] = (), extra: Sequence[Path] = ()) -> bytes:
-    """The first file system of a guest; `server` is another server's command, `extra` its files.
+    """The initial file system of a guest; `server` is another server's command, `extra` its files.
 
-    Raises `MachineLacks` when a program is missing here, and `ConfigurationError` when a file is.
+    Raises `MachineLacks` when a program is missing on this machine, and `ConfigurationError` when a
+    file is missing.
     """
     files = Archive()
     source = resources.files("perpacket.emulate") / "guest"
@@ -52,7 +53,7 @@ def busybox() -> bytes:
     program = needed("busybox", "busybox-static").read_bytes()
     if b"/ld-linux" in program[:4096]:
         raise MachineLacks(
-            "busybox: it needs libraries, and the guest's init must not",
+            "busybox needs libraries, but the guest's init must not need any",
             "`apt-get install busybox-static`",
         )
     return program
@@ -87,20 +88,20 @@ def named_files(server: Sequence[str]) -> list[Path]:
 
 
 def add_program(files: Archive, program: Path, path: str) -> None:
-    """A program under `path`, with the libraries that it loads under their own."""
+    """Add a program at `path`, and the libraries that it loads at their own paths."""
     files.add(path, program.read_bytes(), executable=True)
     ldd = shutil.which("ldd") or "ldd"
     done = subprocess.run([ldd, str(program)], capture_output=True, text=True, check=False)
     if "not found" in done.stdout:
         missing = done.stdout.split("not found")[0].split()[-2]
-        raise MachineLacks(f"{program}: it needs {missing}, which this machine has not")
+        raise MachineLacks(f"{program} needs {missing}, which this machine does not have")
     for library in re.findall(r"(/\S+) \(0x", done.stdout):
         if not files.has(library):
             files.add(library, Path(library).read_bytes(), executable=True)
 
 
 def add_tree(files: Archive, path: Path) -> None:
-    """A file, or a folder with all that is in it; raises `ConfigurationError`."""
+    """Add a file, or a folder with its content; raises `ConfigurationError` if it is missing."""
     try:
         for one in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if one.is_file():

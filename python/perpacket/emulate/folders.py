@@ -1,4 +1,4 @@
-"""The cache folder: kernels and prepared machines, each a folder that is whole or not there."""
+"""The cache folder of kernels and prepared machines; the folder of each is complete or absent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PART = ".part-"
-"""Within the name of a folder that is being made. Its maker has it locked until it is complete."""
+"""A part of the name of an incomplete folder, which the process that makes it has locked."""
 
 
 def cache() -> Path:
-    """The cache folder, made if missing: `perpacket/emulate` in the user's."""
+    """The cache folder, made if missing: `perpacket/emulate` in the user's cache folder."""
     user = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(user) / "perpacket" / "emulate"
     folder.mkdir(parents=True, exist_ok=True)
@@ -24,9 +24,10 @@ def cache() -> Path:
 
 @contextmanager
 def made(folder: Path) -> Iterator[Path]:
-    """A new folder to fill; afterwards it has the name `folder`, unless another made it meanwhile.
+    """A new folder to fill, which the end of the context renames to `folder`.
 
-    After an error it is removed. What a killed process left is removed by the next call.
+    If another process has made `folder` meanwhile, that one stays. After an error the new folder is
+    removed. The next call removes the folder of a killed process.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_left(folder.parent)
@@ -45,7 +46,7 @@ def made(folder: Path) -> Iterator[Path]:
 
 
 def remove_left(parent: Path) -> None:
-    """Remove the folders whose makers are dead."""
+    """Remove the incomplete folders of processes that have ended."""
     for left in parent.glob(f"*{PART}*"):
         with suppress(OSError):
             lock = os.open(left, os.O_RDONLY)

@@ -1,7 +1,6 @@
-"""QEMU from packages, on Debian: its own where they are new enough, else those of backports.
+"""Installs QEMU on Debian: from the release if its QEMU is new enough, else from its backports.
 
-Backports are another suite of the same mirror. The address of the mirror comes from the machine's
-own sources of packages.
+Backports are another suite of the same mirror, whose address is in the machine's package sources.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where packages of some suites come from."""
+    """A source of packages: a mirror with some suites."""
 
     uris: str
     suites: tuple[str, ...]
@@ -37,15 +36,15 @@ class Source:
 
 
 def install(report: Report) -> None:
-    """Install QEMU and what a guest needs; `report` gets a sentence on each step.
+    """Install QEMU and the programs of a guest; calls `report` with a sentence on each step.
 
-    Raises `MachineLacks` where this is no Debian, or the user is not root.
+    Raises `MachineLacks` if this is not Debian, or the user is not root.
     """
     if shutil.which("apt-get") is None:
         raise MachineLacks("apt-get: not found", "install QEMU 10 or newer with your own packages")
     if os.geteuid() != 0:
         raise MachineLacks(
-            "packages can be installed by root alone",
+            "only root can install packages",
             "run `perpacket emulate prepare --install` as root, once; emulating needs no root",
         )
     run(["apt-get", "update", "-q"])
@@ -107,7 +106,7 @@ def backports() -> tuple[str, Source]:
 
 
 def sources(folder: Path) -> list[Source]:
-    """The sources of packages that a machine's files name, in both of their formats."""
+    """The sources of packages in a machine's files, which have one of two formats."""
     found = []
     for file in sorted(folder.glob("sources.list.d/*.sources")):
         for paragraph in re.split(r"\n\s*\n", file.read_text()):
@@ -131,7 +130,7 @@ def sources(folder: Path) -> list[Source]:
 
 
 def of_fields(fields: Mapping[str, str]) -> Source:
-    """A source of a paragraph's fields."""
+    """The source that the fields of a paragraph describe."""
     return Source(
         fields.get("uris", "").split()[0] if fields.get("uris") else "",
         tuple(fields.get("suites", "").split()),
@@ -141,10 +140,10 @@ def of_fields(fields: Mapping[str, str]) -> Source:
 
 
 def description(suite: str, source: Source) -> str:
-    """The file that adds a suite of a source."""
+    """The content of the file that adds a suite of a source."""
     lines = [
         "# Added by `perpacket emulate prepare --install` for QEMU. Packages of this suite are",
-        "# installed on request alone. Remove this file to undo it.",
+        "# installed only on request. Remove this file to undo it.",
         "Types: deb",
         f"URIs: {source.uris}",
         f"Suites: {suite}",
@@ -156,7 +155,7 @@ def description(suite: str, source: Source) -> str:
 
 
 def run(command: Sequence[str]) -> str:
-    """What a command prints; raises `RunFailed` with its last error."""
+    """The output of a command; raises `RunFailed` with the last error that it printed."""
     done = subprocess.run(
         command,
         capture_output=True,

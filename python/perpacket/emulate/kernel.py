@@ -1,7 +1,7 @@
-"""The kernel that is emulated: Debian's package, unpacked and not installed, or a file.
+"""The emulated kernel, from Debian's package, which is unpacked and not installed, or from a file.
 
-A compressed image (bzImage) is decompressed where this machine can: the emulator boots a plain
-vmlinux in half the time. The layout of a bzImage is that of Documentation/arch/x86/boot.rst.
+This module decompresses an image (bzImage) if it can, because the emulator boots a plain vmlinux in
+half the time. The layout of a bzImage is that of Documentation/arch/x86/boot.rst.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PACKAGE = "linux-image-amd64"
 """Debian's package that depends on the current kernel with drivers for real cards."""
 
 NEEDED = ("e1000", "sch_netem")
-"""Modules: the driver of the emulated cards, and the queue that adds latency."""
+"""The needed modules: the driver of the emulated cards, and the queue that adds latency."""
 
 SUFFIXES = ("", ".xz", ".gz", ".zst")
-"""Suffixes of modules, by how they are compressed."""
+"""Suffixes of modules without compression and with each kind of it."""
 
 MAGIC = b"HdrS"
 MAGIC_AT = 0x202
@@ -36,7 +36,8 @@ PAYLOAD_AT = 0x248
 SECTOR_BYTES = 512
 ELF = b"\x7fELF"
 PVH_NOTE = b"\x04\x00\x00\x00\x08\x00\x00\x00\x12\x00\x00\x00Xen\x00"
-"""An ELF note of type 18 by Xen with eight bytes: where an emulator enters a vmlinux."""
+"""An ELF note (type 18 of Xen, eight bytes) with the address at which an emulator enters a
+vmlinux."""
 
 FETCH_S = 600.0
 
@@ -51,7 +52,7 @@ class Kernel:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the image is a vmlinux that boots without decompressing itself."""
+        """Whether the image is a plain vmlinux."""
         return self.image.startswith(ELF)
 
 
@@ -81,10 +82,10 @@ def from_file(file: Path, modules: Path | None = None) -> Kernel:
 
 
 def from_package(*, newest: bool = False) -> Kernel:
-    """The kernel of Debian's package, fetched into the cache folder when it is not there yet.
+    """The kernel of Debian's package, downloaded into the cache folder if that has none.
 
-    An older one in the cache is used unless `newest` is set. Raises `MachineLacks` where
-    there is no such package.
+    With `newest`, an older kernel in the cache is not used. Raises `MachineLacks` if there is no
+    such package.
     """
     if not newest and (there := cached()):
         return there
@@ -164,9 +165,9 @@ def fetch(name: str, folder: Path) -> None:
 
 
 def found_modules(folder: Path) -> tuple[tuple[str, bytes], ...]:
-    """The needed modules of a folder, each after those that it needs; built-in ones are left out.
+    """The needed modules of a folder, each after its dependencies; without built-in modules.
 
-    Raises `ConfigurationError` for a kernel with modules of which none is the card's driver.
+    Raises `ConfigurationError` for a kernel with modules but without the card's driver.
     """
     files = {
         path.name.partition(".ko")[0].replace("-", "_"): path
@@ -196,7 +197,7 @@ def found_modules(folder: Path) -> tuple[tuple[str, bytes], ...]:
 
 
 def dependencies(module: bytes) -> list[str]:
-    """The modules that a module needs, as its information says."""
+    """The modules that a module needs, from its `depends` entry."""
     found = re.search(rb"\0depends=([^\0]*)\0", module)
     return (
         [name for name in found[1].decode().replace("-", "_").split(",") if name] if found else []
@@ -219,9 +220,9 @@ def version_of(content: bytes) -> str:
 
 
 def plain(content: bytes) -> bytes:
-    """The vmlinux in a bzImage, or the image itself where it cannot be extracted.
+    """The vmlinux in a bzImage; the image itself if no vmlinux with a PVH entry can be extracted.
 
-    Only a vmlinux with a PVH entry boots in the emulator as it is.
+    The emulator boots a vmlinux only by its PVH entry.
     """
     if content.startswith(ELF):
         return content
@@ -240,7 +241,8 @@ def decompressed(content: bytes) -> bytes:
         if content.startswith(b"\xfd7zXZ"):
             return lzma.LZMADecompressor().decompress(content)
         if content.startswith(b"\x28\xb5\x2f\xfd") and (program := shutil.which("zstd")):
-            # It fails on the four bytes after the end, having written what is before them.
+            # zstd reports an error for the four bytes after the end of the data, but only after it
+            # has written the data.
             return subprocess.run(
                 [program, "-dcq"], input=content, capture_output=True, check=False
             ).stdout

@@ -1,11 +1,11 @@
 """The emulated machine: its command line, its process and its monitor.
 
 Two processors take turns (`thread=single`), a guest nanosecond is one instruction (`shift=0`), and
-idle time is skipped (`sleep=off`): the guest's time depends on nothing outside. Two e1000 cards
-share a hub inside the process, so no frame leaves it.
+idle time is skipped (`sleep=off`), so the guest's time does not depend on this machine. Two e1000
+cards share a hub inside the QEMU process, so no frame leaves the process.
 
-The process gets its files as memory of ours: work, counts and messages have no name on a disk, and
-vanish with us. The kernel kills it when the thread that started it ends, however that happens.
+QEMU's work, counts and messages are files in this process's memory, which disappear when this
+process ends. The kernel kills QEMU when the thread that started it ends for any reason.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from perpacket.errors import MachineLacks, RunFailed
 
 MEMORY_MIB = 1024
 PROCESSOR = "qemu64"
-"""A processor without fast strings: byte-wise `rep` would be counted byte by byte."""
+"""A processor without fast strings, because the emulator counts a `rep` of bytes byte by byte."""
 
 KERNEL_OPTIONS = (
     "console=ttyS0 quiet nokaslr mitigations=off nowatchdog tsc=reliable no_timer_check "
     "random.trust_bootloader=on panic=-1"
 )
-"""Options of the kernel: fixed addresses, which symbols need, and no watchdogs of clocks."""
+"""Options of the kernel. Symbols need fixed addresses. Watchdogs of clocks are off."""
 
 OPTIONS = (
     *("-M", "pc", "-accel", "tcg,thread=single", "-smp", "2", "-cpu", PROCESSOR),
@@ -44,7 +44,7 @@ OPTIONS = (
     *("-device", "e1000,netdev=b,mac=52:54:00:00:00:02,addr=5,romfile="),
     *("-append", KERNEL_OPTIONS),
 )
-"""The hardware. A snapshot is valid for one set of these."""
+"""The hardware. A snapshot is only valid for the hardware with which it was made."""
 
 PR_SET_PDEATHSIG = 1
 """Sets the signal at the death of the parent's thread, of include/uapi/linux/prctl.h."""
@@ -52,10 +52,10 @@ PR_SET_PDEATHSIG = 1
 POLL_S = 0.02
 SETTLED_STATES = ("completed", "failed", "cancelled")
 MESSAGE = "perpacket-emulate: "
-"""What the plugin's messages begin with."""
+"""The prefix of the plugin's messages."""
 
 REFUSED = "Could not load plugin"
-"""What QEMU's message begins with when it does not accept a plugin (plugins/loader.c)."""
+"""The beginning of QEMU's message if it does not accept a plugin (plugins/loader.c)."""
 
 MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits those at once"
 
@@ -72,11 +72,11 @@ class MemoryFile:
 
     @property
     def path(self) -> str:
-        """The path by which a child that inherits the descriptor opens it."""
+        """The path with which a child that inherits the descriptor opens the file."""
         return f"/proc/self/fd/{self.descriptor}"
 
     def read(self) -> bytes:
-        """Its content now."""
+        """The present content of the file."""
         size = os.fstat(self.descriptor).st_size
         return os.pread(self.descriptor, size, 0)
 
@@ -87,19 +87,19 @@ class MemoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """The files to boot: the kernel and its first file system."""
+    """The files to boot: the kernel and the initial file system."""
 
     kernel: Path
     archive: Path
 
     @property
     def options(self) -> tuple[str, ...]:
-        """As options of QEMU."""
+        """The options of QEMU for these files."""
         return ("-kernel", str(self.kernel), "-initrd", str(self.archive))
 
 
 class Machine:
-    """A running emulated machine; a context manager that ends it."""
+    """A running emulated machine; leaving its context ends it."""
 
     def __init__(
         self,
@@ -112,10 +112,10 @@ class Machine:
         work: bytes = b"",
         terminal: bool = False,
     ) -> None:
-        """Start it; with `incoming` it waits for `restore`.
+        """Start the machine; with `incoming` it waits for `restore`.
 
-        `arguments` are the plugin's, without `out` and `work`. With `terminal` the console is that
-        of this process.
+        `arguments` are the plugin's, without `out` and `work`. With `terminal` the machine's
+        console is this process's terminal.
         """
         self._files = {
             name: MemoryFile(name, content)
@@ -147,7 +147,7 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
+        """End the machine."""
         self._process.kill()
         self._process.wait()
         self._monitor.close()
@@ -175,7 +175,7 @@ class Machine:
             raise self._ended(status)
 
     def wait(self) -> int:
-        """Wait for its end."""
+        """Wait for the machine's end."""
         return self._process.wait()
 
     def wait_for(self, text: str, on_wait: Callable[[str], None] | None = None) -> None:
@@ -225,13 +225,14 @@ class Machine:
         if state.get("status") != "completed":
             raise RunFailed(
                 f"{file}: the machine's state was not written: {state.get('error-desc', '')}",
-                "make room there",
+                "free some space there",
             )
 
     def restore(self, file: Path) -> None:
         """Read a machine's state and continue it; raises `RunFailed`.
 
-        Cards must not announce themselves: the announcements are sent at times of this machine.
+        The cards must not send announcements, because QEMU would send these at times of this
+        machine's clock.
         """
         try:
             self._monitor.execute("migrate-set-parameters", **{"announce-rounds": 0})
@@ -244,7 +245,7 @@ class Machine:
                 raise  # the plugin's own reason
             raise RunFailed(
                 f"{file}: the machine's state cannot be restored: {error}",
-                f"remove {file.parent}, and it is prepared again",
+                f"remove {file.parent}; the next emulation prepares the machine again",
             ) from error
 
 
@@ -252,7 +253,7 @@ class Monitor:
     """QEMU's monitor, in its machine protocol (QMP)."""
 
     def __init__(self, connection: socket.socket, check: Callable[[], None]) -> None:
-        """`check` raises an error when the process has ended."""
+        """A monitor on a connection; `check` raises an error if the process has ended."""
         self._connection = connection
         self._lines = connection.makefile("rw")
         self._check = check
@@ -281,16 +282,17 @@ class Monitor:
         except OSError:
             pass
         deadline = time.monotonic() + 1
-        while time.monotonic() < deadline:  # its status is there shortly after its last word
+        while time.monotonic() < deadline:  # the exit status is available shortly after the last
+            # message
             self._check()
             time.sleep(POLL_S)
-        raise RunFailed(f"the emulator does not answer {command}")
+        raise RunFailed(f"the emulator does not respond to {command}")
 
 
 def start(
     command: Sequence[str], inherited: Sequence[int], errors: int, terminal: bool
 ) -> subprocess.Popen[bytes]:
-    """Start a process that ends when the calling thread does."""
+    """Start a process that ends when the calling thread ends."""
     parent = os.getpid()
 
     def before_exec() -> None:
@@ -304,12 +306,12 @@ def start(
         stdout=None if terminal else subprocess.DEVNULL,
         stderr=errors,
         pass_fds=inherited,
-        # Ctrl-C must reach only us.
+        # Ctrl-C must reach only this process.
         start_new_session=not terminal,
         preexec_fn=before_exec,  # noqa: PLW1509 - it makes system calls only
     )
 
 
 def after(text: str, mark: str) -> str:
-    """The rest of the first line with `mark`, after it; empty without one."""
+    """The text after `mark` in the first line that contains it; empty without such a line."""
     return next((line.partition(mark)[2].strip() for line in text.splitlines() if mark in line), "")

@@ -21,9 +21,8 @@ from perpacket.errors import RunFailed
 SCHEMA = 1
 KEY_DIGITS = 20
 READY = "perpacket: ready"
-STAGES = ("perpacket: ready",)
 SYMBOLS_LEAST = 1000
-"""Symbols of a kernel that has them, at least."""
+"""The least number of symbols; a kernel with fewer has no symbols of functions."""
 
 OnStage = Callable[[str], None]
 
@@ -38,7 +37,7 @@ class Prepared:
 
     @property
     def boot(self) -> Boot:
-        """The files that it was booted from."""
+        """The files from which the guest booted."""
         return Boot(self.folder / "kernel", self.folder / "archive")
 
     @property
@@ -63,7 +62,7 @@ class Prepared:
 
 
 def key(emulator: Qemu, kernel: Kernel, archive: bytes) -> str:
-    """The name of the folder of a machine."""
+    """The name of a machine's folder: the digest of these inputs."""
     inputs = {
         "schema": SCHEMA,
         "qemu": emulator.version,
@@ -83,9 +82,9 @@ def find(emulator: Qemu, kernel: Kernel, archive: bytes) -> Prepared | None:
 def prepare(
     emulator: Qemu, plugin: Path, kernel: Kernel, archive: bytes, on_stage: OnStage
 ) -> Prepared:
-    """The machine of these inputs, booted now if it is not there.
+    """The prepared machine of these inputs, booted now if there is none.
 
-    Raises `RunFailed` when the guest does not boot. Nothing is left behind then.
+    Raises `RunFailed` when the guest does not boot; the cache folder is then unchanged.
     """
     if ready := find(emulator, kernel, archive):
         return ready

@@ -1,4 +1,4 @@
-"""The search for QEMU and for our plugin."""
+"""The search for QEMU and for perpacket's plugin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perpacket.errors import MachineLacks
 
 PROGRAM = "qemu-system-x86_64"
 OLDEST = (10, 0)
-"""The first version whose plugins report the values of stores, which the card's model needs."""
+"""The first version whose plugins can read the values of stores, which the card's model needs."""
 
 PROBE_S = 30.0
 
@@ -35,7 +35,7 @@ class Qemu:
 
     program: Path
     version: str
-    """As it prints it, with the package's revision."""
+    """The version that QEMU prints, with the package's revision."""
 
 
 def find() -> Qemu:
@@ -48,7 +48,7 @@ def find() -> Qemu:
     )
     numbers = re.search(r"version ((\d+)\.(\d+)\S*(?: \([^)]*\))?)", done.stdout)
     if done.returncode or numbers is None:
-        raise MachineLacks(f"{path}: it does not print its version: {done.stderr.strip()}", INSTALL)
+        raise MachineLacks(f"{path} does not print its version: {done.stderr.strip()}", INSTALL)
     if (int(numbers[2]), int(numbers[3])) < OLDEST:
         expected = ".".join(map(str, OLDEST))
         raise MachineLacks(

@@ -1,4 +1,4 @@
-"""Other caches for a recording: the counts that the emulation would have had with them."""
+"""Replays a recording with other caches; the counts are those of an emulation with these caches."""
 
 from __future__ import annotations
 

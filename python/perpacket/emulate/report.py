@@ -1,4 +1,4 @@
-"""Counts of the plugin to costs per packet, with intervals over the variants.
+"""Converts the plugin's counts into costs per packet, with intervals over the variants.
 
 Names are those of `perpacket profile` where they mean the same. Misses are those of modelled
 caches. A packet is a frame that the driver of card A sent or received.
@@ -20,7 +20,7 @@ from perpacket.errors import RunFailed
 SCHEMA = 1
 
 DIRECTIONS = {"send": "sent", "receive": "received", "neither": ""}
-"""Each direction with the packets that its costs are divided by; both without a name."""
+"""Each direction with the packets by which its costs are divided; empty for all packets."""
 
 REGIONS = {
     "user": "User",
@@ -37,8 +37,8 @@ FUNCTIONS_SHOWN = 40
 
 LIMITS = (
     "misses are those of modelled caches that replace the least recently used line",
-    "processor 0 alone is modelled: no other processor shares its caches or takes a line away",
-    "an instruction counts one, whatever it costs: no execution out of order, no wrong paths",
+    "only processor 0 is modelled: no other processor shares its caches or invalidates its lines",
+    "every instruction counts as one: there is no execution out of order or on wrong paths",
 )
 
 Row = Mapping[str, Any]
@@ -77,7 +77,7 @@ def direction(row: Row) -> str:
 
 
 def function(row: Row) -> str:
-    """The function of a row; user code has no symbols here."""
+    """The function of a row; empty for user code, which has no symbols."""
     return row.get("function") or "[user]"
 
 
@@ -119,7 +119,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: its name in the report, the plugin's names of its parts, its configuration."""
+    """An event: the name in the report, the plugin's names of the parts, the configuration."""
 
     key: str
     parts: tuple[str, ...]
@@ -173,7 +173,7 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
 def cost(
     settings: Settings, variants: Sequence[Variant], select: Select, way: str = ""
 ) -> dict[str, Any]:
-    """Instructions and misses a packet of the selected rows; `way` names the packets."""
+    """Instructions and misses of the selected rows per packet; `way` selects the packets."""
     everything = [one.instructions(every) for one in variants]
     own = [one.instructions(select) for one in variants]
     packets = [max(1, one.packets(way)) for one in variants]
@@ -196,7 +196,7 @@ def cost(
 
 
 def estimate(values: Sequence[float], packets: Sequence[int]) -> dict[str, float | int | None]:
-    """The mean over variants of a count a packet, with its interval."""
+    """The mean over variants of a count per packet, with its interval."""
     ratios = [value / count for value, count in zip(values, packets, strict=True)]
     interval = mean(ratios).within(0, math.inf)
     return {"value": interval.value, **bounds(interval), "n": interval.n}
@@ -209,12 +209,12 @@ def bounds(interval: Interval) -> dict[str, float | None]:
 
 
 def configurations(settings: Settings) -> int:
-    """First levels times second levels; the second levels vary fastest."""
+    """The number of pairs of a first and a second level; the second levels vary fastest."""
     return len(settings.memory.l1) * len(settings.memory.l2)
 
 
 def label(settings: Settings, place: int) -> str:
-    """The shape of a configuration's second level, with that of its first if there are several."""
+    """The shape of a configuration's second level; with its first level if there are several."""
     first, second = divmod(place, len(settings.memory.l2))
     shape: Shape = settings.memory.l2[second]
     return f"{settings.memory.l1[first]} {shape}" if len(settings.memory.l1) > 1 else str(shape)
@@ -295,14 +295,14 @@ def total(variants: Sequence[Variant], way: str) -> int:
 
 
 def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
-    """What the numbers do and do not show."""
+    """Sentences on the limits of the numbers."""
     found = list(LIMITS)
     found.append(
         f"the processors take turns of {settings.turn_instructions:,} instructions: results can "
         "depend on this number, so compare others"
     )
     if len(variants) == 1:
-        found.append("one variant has no interval: ask for five with --variants 5")
+        found.append("one variant has no interval: use --variants 5")
     else:
         found.append(
             f"intervals are over {len(variants)} variants of phase and layout of the same scenario"

@@ -1,7 +1,7 @@
 """Emulations as points of a study: a seed is a variant of phase and layout.
 
-Points that differ in the size of the second level alone share one emulation, which models all of
-their sizes in one pass.
+Points that differ only in the size of the second level share one emulation, which models all of
+these sizes in one pass.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Plan(BaseModel):
     kind: Literal["stream", "file"] = Field(alias="load.kind", default="stream")
     """The bulk sender, or clients that request one file."""
     server: str = Field(alias="server.kind", default="")
-    """The bulk sender or `serve web` unless given."""
+    """The server; by default the bulk sender or `serve web`, as `kind` requires."""
     connections: int = Field(alias="load.connections", default=1)
     rate_mbps: float = Field(alias="load.rate_mbps", default=0)
     size_bytes: int = Field(alias="load.size_bytes", default=0)
     keep_alive: bool = Field(alias="load.keep_alive", default=True)
     latency_ms: float = Field(alias="network.latency_ms", default=0)
-    """Added one way."""
+    """Added latency, one way."""
     l1: str = Field(alias="memory.l1", default="64K:2")
     l2_kib: int = Field(alias="memory.l2_kib", default=256)
     l2_ways: int = Field(alias="memory.l2_ways", default=16)
@@ -77,7 +77,7 @@ class Plan(BaseModel):
         )
 
     def one_pass(self) -> Plan:
-        """The plan without its second level: points with equal ones share an emulation."""
+        """The plan without its second level. Points with equal such plans share an emulation."""
         return self.model_copy(update={"l2_kib": 0, "l2_ways": 0})
 
 
@@ -92,7 +92,7 @@ def plan_of(point: Point) -> Plan:
 
 @dataclass(slots=True)
 class Passes:
-    """The emulations of a study, by what they share: each runs when a point first needs it."""
+    """The emulations of a study, by their common plan. Each runs when a point first needs it."""
 
     session: Session
     sizes: Mapping[Plan, tuple[Shape, ...]]
@@ -128,7 +128,7 @@ class EmulatedRun:
         return Outcome(result=result(self._plan, passes, counts))
 
     def progress(self) -> tuple[int, int]:
-        """Nothing is known before the end."""
+        """No progress, because nothing is known before the end."""
         return 0, 1
 
     def cancel(self) -> None:
@@ -146,19 +146,19 @@ class EmulatedRunner:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters that its points may have."""
+        """The parameters that the runner's points may have."""
         from perpacket.measure.plan import parameters_of
 
         return parameters_of(Plan)
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
-        """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
+        """A run of that point; raises `ConfigurationError` for wrong parameters."""
         if seed < 1:
             raise ConfigurationError(f"seed {seed}: expected 1 or more", parameter="seed")
         return EmulatedRun(plan_of(point), seed, self)
 
     def open_session(self) -> Session:
-        """The machine, booted now when it is not in the cache folder; raises `MachineLacks`."""
+        """The prepared machine, booted now if the cache has none; raises `MachineLacks`."""
         return open_session(Guest(), lambda text: None)
 
     @contextmanager
@@ -177,7 +177,7 @@ class EmulatedRunner:
 
 
 class PreparedRunner(EmulatedRunner):
-    """Emulates where a machine is prepared, for studies that also measure: they boot none."""
+    """Emulates only with a prepared machine; for studies that also measure and never boot one."""
 
     def open_session(self) -> Session:
         """The prepared machine; raises `MachineLacks` when there is none."""
@@ -185,7 +185,7 @@ class PreparedRunner(EmulatedRunner):
 
 
 def result(plan: Plan, passes: Passes, counts: Mapping[str, Any]) -> dict[str, object]:
-    """The values of an observation: those of the document without intervals."""
+    """The values of an observation, which are the document's values without intervals."""
     sizes = passes.sizes[plan.one_pass()]
     document = report.report(plan.settings(sizes), [counts], {})
     label = str(plan.l2)

@@ -1,6 +1,7 @@
-"""One emulation: its variants, each from the same snapshot, each deterministic.
+"""One emulation: the deterministic runs of its variants, all from the same snapshot.
 
-Variants run beside each other, one a processor of this machine: nothing of one reaches another.
+Variants run at the same time, one on each processor of this machine. They are independent of each
+other.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def variant(
             machine.restore(prepared.state)
             machine.wait_for(DONE, on_wait)
             if part:
-                machine.wait()  # the plugin completes its recording as the machine ends
+                machine.wait()  # the plugin completes its recording when the machine ends
             counts = last_window(machine.counts)
         if part and record:
             part.replace(record)

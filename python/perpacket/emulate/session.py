@@ -1,4 +1,4 @@
-"""From options to a document: find the machine, prepare it when needed, run, report."""
+"""Finds the machine of some options, prepares it if needed, runs it, and reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OnProgress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """The inputs of a guest: its kernel, and the files of a server that is not one of ours."""
+    """The inputs of a guest: the kernel, and the files of another server than perpacket's."""
 
     kernel: Path | None = None
     modules: Path | None = None
@@ -27,9 +27,9 @@ class Guest:
     """Whether to look for a newer package of the kernel."""
 
     def __post_init__(self) -> None:
-        """Raise `ConfigurationError` for options that do not fit."""
+        """Raise `ConfigurationError` for options that contradict each other."""
         if self.modules and not self.kernel:
-            raise ConfigurationError("--modules: it belongs to --kernel", parameter="--modules")
+            raise ConfigurationError("--modules needs --kernel", parameter="--modules")
         for path in self.server_files:
             if not path.exists():
                 raise ConfigurationError(
@@ -67,7 +67,7 @@ class Session:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The inputs of the result besides its settings."""
+        """The facts that determine the result, besides the settings."""
         return {
             "kernel": self.machine.kernel,
             "qemu": self.emulator.version,
@@ -76,7 +76,7 @@ class Session:
 
 
 def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
-    """The session of a guest, prepared now when it is not yet.
+    """The session of a guest, which is prepared now if the cache has none.
 
     Raises `MachineLacks` when QEMU, the plugin or a program of the guest is missing, and what
     `prepared.prepare` raises.
@@ -92,9 +92,9 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
 
 
 def prepared_session() -> Session:
-    """The session of the usual guest, which `emulate prepare` has booted.
+    """The session of the default guest, which `emulate prepare` has stored.
 
-    Raises `MachineLacks` when it has not, and when QEMU, the plugin or a program is missing.
+    Raises `MachineLacks` when there is none, or when QEMU, the plugin or a program is missing.
     """
     emulator, plugin = qemu.find(), qemu.plugin()
     source = kernel.cached()

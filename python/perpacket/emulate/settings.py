@@ -1,4 +1,4 @@
-"""What one emulation runs: the scenario, the modelled caches, and how much is counted."""
+"""The settings of one emulation: the scenario, the modelled caches, and the numbers of packets."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Policy = Literal["non-inclusive", "inclusive", "exclusive"]
 Dma = Literal["invalidate", "allocate", "none"]
 
 OWN_SERVERS = ("nginx", "web", "bulk")
-"""Servers with a configuration of ours: nginx, `serve web`, and the bulk sender `load stream`."""
+"""Servers that perpacket configures: nginx, `serve web`, and the bulk sender `load stream`."""
 
 DEFAULT_SIZES = {"bulk": 1448}
-"""Bytes of a response, or of a write of the bulk sender: one full segment with a timestamp."""
+"""Default size of a write: one full segment with a timestamp."""
 WEB_BYTES = 10_240
 
 WARMUP_FRAMES = 4000
 WARMUP_FRAMES_PER_CONNECTION = 12
-"""Frames before the window: connections open and windows grow. The caches fill meanwhile."""
+"""Frames before the window for each connection, in which TCP's window grows and caches fill."""
 
 TURN_INSTRUCTIONS = 20_000
 SOCKET_BUFFER_BYTES = 32_768
@@ -43,11 +43,11 @@ class Scenario:
     rate_mbps: float = 0.0
     """Payload rate of the bulk sender; 0 for as fast as possible."""
     offloads: bool = False
-    """Segmentation by the card and merging of received segments, as the driver has them."""
+    """Whether segmentation and merging of received segments stay as the driver sets them."""
     socket_buffer_bytes: int = SOCKET_BUFFER_BYTES
     """Bytes of the buffers of each socket; 0 lets the kernel grow them."""
     keep_alive: bool = True
-    """Whether requests share connections; else each request of a web client has its own."""
+    """Whether requests share connections; if not, each request of a web client opens one."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
@@ -82,7 +82,7 @@ class Scenario:
 
     @property
     def command(self) -> list[str]:
-        """The command of a server that is not one of ours; else empty."""
+        """The command of another server than `OWN_SERVERS`; else empty."""
         return [] if self.server in OWN_SERVERS else self.words
 
     @property
@@ -96,7 +96,7 @@ class Memory:
     """The modelled caches; any number of first and second levels are modelled in one pass."""
 
     l1: tuple[Shape, ...] = (Shape(64, 2),)
-    """First levels: each is one cache for instructions and an equal one for data."""
+    """First levels. Each is a cache for instructions and an equal cache for data."""
     l2: tuple[Shape, ...] = (Shape(256, 16), Shape(512, 16), Shape(1024, 16))
     policy: Policy = "non-inclusive"
     next_line: bool = False
@@ -106,7 +106,7 @@ class Memory:
 
     @classmethod
     def of(cls, l1: str, l2: str, policy: str, prefetch: str, tlb: int, dma: str) -> Memory:
-        """The caches of the options; raises `ConfigurationError`."""
+        """The caches that the options describe; raises `ConfigurationError`."""
         for option, value, allowed in (
             ("--policy", policy, ("non-inclusive", "inclusive", "exclusive")),
             ("--prefetch", prefetch, ("none", "next-line")),
@@ -132,7 +132,7 @@ class Memory:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """As arguments of the plugin."""
+        """The arguments of the plugin for these caches."""
         return {
             "l1": "+".join(f"{one.kib}:{one.ways}" for one in self.l1),
             "l2": "+".join(f"{one.kib}:{one.ways}" for one in self.l2),
@@ -155,11 +155,11 @@ class Settings:
     frames: int = 10_000
     """Frames that are counted, sent and received."""
     warmup_frames: int = 0
-    """Frames before them; 0 for a number that grows with the connections."""
+    """Frames before counting begins; 0 for a number that grows with the connections."""
     variants: int = VARIANTS
-    """Runs, each with another phase and another layout of memory."""
+    """The number of runs, each with another phase and another memory layout."""
     turn_instructions: int = TURN_INSTRUCTIONS
-    """Instructions after which the other processor runs."""
+    """Instructions of one processor before the other processor runs."""
     seed: int = 1
     by: Literal["layer", "function", "structure"] = "layer"
 
@@ -172,7 +172,7 @@ class Settings:
 
     @property
     def warmup(self) -> int:
-        """Frames before those that are counted."""
+        """The number of frames before counting begins."""
         grown = WARMUP_FRAMES + WARMUP_FRAMES_PER_CONNECTION * self.scenario.connections
         return self.warmup_frames or grown
 
@@ -192,7 +192,7 @@ class Settings:
 
 
 def within(option: str, value: float, least: float, most: float) -> None:
-    """Raise `ConfigurationError` for a value outside of its range."""
+    """Raise `ConfigurationError` unless `value` is from `least` to `most`."""
     if not least <= value <= most:
         raise ConfigurationError(
             f"{option} {value:g}: expected {least:g} to {most:g}", parameter=option

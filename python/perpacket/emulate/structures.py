@@ -1,4 +1,4 @@
-"""The misses of data by the kernel's structure, its lines and its declared groups of members.
+"""The misses of data by kernel structure, by the structure's lines, and by its declared groups.
 
 Since Linux 6.8 the kernel declares which members the paths of packets use: markers named
 `__cacheline_group_begin__` and `__cacheline_group_end__` in its structures, which
@@ -24,7 +24,7 @@ Members = Sequence[tuple[int, str]]
 
 
 def by_structure(settings: Settings, variants: Sequence[Variant]) -> list[dict[str, Any]]:
-    """The structures with their misses a packet, those with most first."""
+    """The structures with their misses per packet, those with the most misses first."""
     from perpacket.emulate.report import events
 
     shown = [one for one in events(settings) if one.key.startswith(("l1d", "l2d", "dtlb"))]
@@ -58,7 +58,7 @@ def by_structure(settings: Settings, variants: Sequence[Variant]) -> list[dict[s
 
 
 def is_marker(member: str) -> bool:
-    """Whether a member is a group's first or last marker, without bytes of its own."""
+    """Whether a member is a marker, which has no bytes, at the begin or the end of a group."""
     return member.rpartition(".")[2].startswith((BEGIN, END))
 
 
@@ -78,7 +78,7 @@ def members_of(variants: Sequence[Variant]) -> Mapping[str, Members]:
 def costs(
     variants: Sequence[Variant], shown: Sequence[Any], name: str, line: int | None = None
 ) -> dict[str, Any]:
-    """The misses a packet of a structure, or of one of its lines."""
+    """The misses of a structure, or of one of its lines, per packet."""
     from perpacket.emulate.report import estimate
 
     def is_own(row: Row) -> bool:
@@ -98,10 +98,10 @@ def costs(
 
 
 def declared_lines(variants: Sequence[Variant]) -> list[dict[str, Any]]:
-    """The lines that the kernel declares for each direction, beside those that missed.
+    """The lines that the kernel declares for each direction, and the lines with misses.
 
-    `share` is the share of declared lines in the direction's misses of the structure, in the first
-    level.
+    `share` is the share of the declared lines in the structure's first-level misses of that
+    direction.
     """
     found = []
     for name, members in sorted(members_of(variants).items()):

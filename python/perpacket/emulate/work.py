@@ -1,8 +1,8 @@
 """The work of the guest after it is restored, as a script for its shell.
 
-The server runs on processor 0. Its clients, in the namespace of card B, and the program that starts
-and ends the window run on processor 1. The delay of both ways is in the queue of card B, so that
-the server's processor has no work from it.
+The server runs on processor 0. The clients, in the namespace of card B, and the program that starts
+and ends the window run on processor 1. The queue of card B delays the frames for both directions,
+so that the server's processor has no work from the delay.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ BULK_PORT = 5001
 FILE = "file"
 FOREVER_S = 100_000_000
 QUEUE_FRAMES = 1_000_000
-"""Frames that wait in the delay; more than all windows of all connections."""
+"""The limit of delayed frames, which is more than all windows of all connections."""
 
 PHASE_FRAMES = 977
-"""Frames by which the window of each variant starts later."""
+"""The number of frames by which each variant's window starts later than the previous one's."""
 
 LAYOUT_KIB = 372
-"""Memory that stays in use before the server of each variant starts, so that its pages differ."""
+"""Each variant has this much more memory in use before its server starts, so that the server has
+other pages."""
 
 OFFLOADS = ("tso", "gso", "gro")
 
 
 def script(settings: Settings, variant: int) -> bytes:
-    """The script of one variant, from 0."""
+    """The script of one variant; the first variant is 0."""
     scenario = settings.scenario
     lines = [
         "exec 2>/tmp/errors",
@@ -49,12 +50,12 @@ def script(settings: Settings, variant: int) -> bytes:
 
 
 def network(scenario: Scenario) -> list[str]:
-    """Offloads, buffers and delay."""
+    """The commands that set offloads, buffers and the delay."""
     lines = []
     if not scenario.offloads:
         for inside, card in (("", "eth0"), ("$inside ", "eth1")):
             lines += [f"{inside}perpacket-agent guest offload {card} {one} off" for one in OFFLOADS]
-            # TCP builds large packets even so: one segment each is the limit of the device.
+            # TCP still builds large packets, so limit the device to packets of one segment.
             lines.append(f"{inside}/host/ip link set {card} gso_max_segs 1")
     if size := scenario.socket_buffer_bytes:
         for inside in ("", "$inside "):
@@ -70,7 +71,7 @@ def network(scenario: Scenario) -> list[str]:
 
 
 def layout(seed: int, variant: int) -> list[str]:
-    """Memory in use and random numbers drawn, which differ from variant to variant."""
+    """Commands that use memory and draw random numbers, a different amount in each variant."""
     kib = LAYOUT_KIB * variant + seed % 64
     return [
         f"dd if=/dev/zero of=/tmp/layout bs=1024 count={kib}",
@@ -125,7 +126,7 @@ def listening(address: str, inside: str, who: str) -> list[str]:
 
 
 def clients(scenario: Scenario, seed: int) -> list[str]:
-    """Start the clients on processor 1, or for the bulk sender its far end and then the sender."""
+    """Start the clients on processor 1; with the bulk sender, its receiver and then the sender."""
     if scenario.is_bulk:
         rate = f" --bit-rate {scenario.rate_mbps:g}Mb/s" if scenario.rate_mbps else ""
         to = f"{CLIENT}:{BULK_PORT}"

@@ -1,4 +1,4 @@
-"""The capabilities of this machine, found by trying, never by a kernel's version.
+"""The capabilities of this machine, found by attempts and never by the kernel's version.
 
     capability.py   one capability, and the attempt that finds it
     files.py        reads /proc and /sys, of this machine or of a folder that imitates one
@@ -41,7 +41,7 @@ __all__ = ["Capability", "check", "examine", "of_the_kernel"]
 
 
 def examine(files: Files | None = None) -> list[Capability]:
-    """Try everything; `files` reads /proc and /sys, by default this machine's."""
+    """Check all capabilities; `files` reads /proc and /sys, by default this machine's."""
     files = files or Files()
     return [
         *kernel.of_the_agent(),

@@ -7,7 +7,7 @@ import os
 import platform
 import struct
 
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 
 SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
 """Number of bpf(2)."""
@@ -16,14 +16,14 @@ PROG_LOAD, PROG_TEST_RUN = 5, 10
 """Commands of bpf(2), `enum bpf_cmd` of linux/bpf.h."""
 
 LIVE_FRAMES = 1 << 1
-"""BPF_F_TEST_XDP_LIVE_FRAMES: the test run's frames go where the program sends them."""
+"""BPF_F_TEST_XDP_LIVE_FRAMES: the kernel sends the test run's frames as the program decides."""
 
 PROG_TYPE_XDP = 6
 XDP_DROP = 1
 MOVE, LEAVE = 0xB7, 0x95
 FRAME_BYTES = 64
 
-QUESTION = Question(
+CHECK = Check(
     "xdp",
     Group.NETWORK,
     "`route` has no plane in the driver, and the profiler cannot be checked with a known cost in a "
@@ -34,11 +34,11 @@ QUESTION = Question(
 
 def capability() -> Capability:
     """Whether a program that drops every frame loads and runs."""
-    return QUESTION.attempt(run_a_program)
+    return CHECK.attempt(run_a_program)
 
 
 def run_a_program() -> str:
-    """Load it, run it once, and once more on a live frame, which it drops."""
+    """Load the program, and run it in a test run and on a live frame, which it drops."""
     program = load()
     try:
         test_run(program, 0)
@@ -57,7 +57,7 @@ def bpf(command: int, attributes: bytes) -> int:
     if number is None:
         raise OSError(f"the number of bpf(2) on {platform.machine()} is unknown")
     system = ctypes.CDLL(None, use_errno=True)
-    # Longer than the attributes: the kernel accepts zeros after them.
+    # The buffer is longer than the attributes, because the kernel accepts zeros after them.
     buffer = ctypes.create_string_buffer(attributes, 128)
     result = int(system.syscall(number, command, ctypes.byref(buffer), len(buffer)))
     if result < 0:

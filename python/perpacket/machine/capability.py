@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Group(StrEnum):
-    """The use of a capability; tables are in this order."""
+    """The use of a capability. Tables list the groups in this order."""
 
     PROFILING = "profiling"
     NETWORK = "network"
@@ -26,9 +26,9 @@ class Capability:
     detail: str
     """The finding: a version, a setting, an error."""
     cost_of_lack: str
-    """The effect of its absence; empty where it is available."""
+    """The effect of its absence; empty if it is available."""
     next_step: str
-    """The command or change that adds it; empty where it is available or cannot be added."""
+    """The command or change that adds it; empty if it is available or cannot be added."""
     group: Group = Group.PROFILING
 
     def as_dict(self) -> dict[str, object]:
@@ -37,22 +37,22 @@ class Capability:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A capability to check, with the effect of its absence and the remedy."""
+class Check:
+    """The check for a capability, with the effect of its absence and the remedy."""
 
     name: str
     group: Group
     cost_of_lack: str
     next_step: str
 
-    def answer(self, available: bool, detail: str) -> Capability:
-        """The capability; only a missing one has advice."""
+    def result(self, available: bool, detail: str) -> Capability:
+        """The capability. Only a missing capability has a cost and a next step."""
         advice = ("", "") if available else (self.cost_of_lack, self.next_step)
         return Capability(self.name, available, detail, *advice, self.group)
 
     def attempt(self, attempt: Callable[[], str]) -> Capability:
-        """Available with the text that `attempt` returns, missing with the error that it raises."""
+        """The capability: available if `attempt` returns a text, missing if it raises an error."""
         try:
-            return self.answer(True, attempt())
+            return self.result(True, attempt())
         except OSError as error:
-            return self.answer(False, (error.strerror or str(error)).lower())
+            return self.result(False, (error.strerror or str(error)).lower())

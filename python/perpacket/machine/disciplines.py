@@ -1,7 +1,7 @@
 """Queueing disciplines, tried on the loopback interface of a new network namespace.
 
-The agent reports whether the kernel has them or their modules. Only an attempt shows whether they
-work. Where no namespace can be made, the agent's report is used.
+The agent reports whether the kernel has the disciplines or their modules. Only an attempt shows
+whether they work. If no namespace can be made, the agent's report is the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNKNOWN = "unknown"
 def tried(
     capability: Capability, attempt: Callable[[str], tuple[int, str]] | None = None
 ) -> Capability:
-    """The capability after an attempt, where it is a discipline and can be tried."""
+    """The capability after an attempt, or unchanged if it is no discipline or cannot be tried."""
     if capability.name not in OPTIONS:
         return capability
     try:
@@ -44,7 +44,7 @@ def tried(
 
 
 def put_on_loopback(name: str) -> tuple[int, str]:
-    """The status of tc, and the last line it wrote; raises `OSError` where it cannot be run."""
+    """The exit status of tc and its last line; raises `OSError` if tc cannot be run."""
     unshare, tc = found("unshare"), found("tc")
     if unshare is None or tc is None:
         raise FileNotFoundError("unshare and tc are needed")

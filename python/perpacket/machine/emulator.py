@@ -1,16 +1,16 @@
-"""Check whether `perpacket emulate` can run here: QEMU and the plugin that counts in it."""
+"""Checks whether `perpacket emulate` can run here: QEMU, and the counting plugin."""
 
 from __future__ import annotations
 
 from perpacket.emulate import qemu
 from perpacket.errors import MachineLacks
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 
-QEMU = Question("qemu", Group.PROGRAMS, "`emulate` cannot run an unmodified kernel", qemu.INSTALL)
-PLUGIN = Question(
+QEMU = Check("qemu", Group.PROGRAMS, "`emulate` cannot run an unmodified kernel", qemu.INSTALL)
+PLUGIN = Check(
     "emulate_plugin",
     Group.PROGRAMS,
-    "`emulate` cannot count what the emulated machine does",
+    "`emulate` cannot count the instructions and misses of the emulated machine",
     "build it in a checkout with `make setup`, or install a wheel that has it",
 )
 
@@ -20,10 +20,10 @@ def capabilities() -> list[Capability]:
     try:
         found = qemu.find()
     except MachineLacks as error:
-        return [QEMU.answer(False, str(error)), PLUGIN.answer(False, "not tried without QEMU")]
+        return [QEMU.result(False, str(error)), PLUGIN.result(False, "not tried without QEMU")]
     try:
         library = qemu.plugin()
         qemu.check_plugin(found, library)
     except MachineLacks as error:
-        return [QEMU.answer(True, found.version), PLUGIN.answer(False, str(error))]
-    return [QEMU.answer(True, found.version), PLUGIN.answer(True, f"QEMU loads {library}")]
+        return [QEMU.result(True, found.version), PLUGIN.result(False, str(error))]
+    return [QEMU.result(True, found.version), PLUGIN.result(True, f"QEMU loads {library}")]

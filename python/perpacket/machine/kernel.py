@@ -7,7 +7,7 @@ import subprocess
 
 from perpacket.errors import MachineLacks, PerpacketError, RunFailed
 from perpacket.machine import disciplines
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 from perpacket.measure import agent
 
 PROBE_LIMIT_S = 30
@@ -29,7 +29,7 @@ GROUPS = {
 }
 """The groups of the agent's capabilities; others are under profiling."""
 
-QUESTION = Question(
+CHECK = Check(
     AGENT,
     Group.PROFILING,
     "nothing can be served, loaded or profiled here, and the rights in this kernel are unknown",
@@ -42,8 +42,8 @@ def of_the_agent() -> list[Capability]:
     try:
         found = of_the_kernel()
     except PerpacketError as error:
-        return [QUESTION.answer(False, str(error))]
-    return [QUESTION.answer(True, "runs"), *map(disciplines.tried, found)]
+        return [CHECK.result(False, str(error))]
+    return [CHECK.result(True, "runs"), *map(disciplines.tried, found)]
 
 
 def of_the_kernel() -> list[Capability]:

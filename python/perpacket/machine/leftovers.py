@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 from perpacket.measure.hosts import record
 
-NOTHING_LEFT = Question(
+NOTHING_LEFT = Check(
     "no_leftovers",
     Group.NETWORK,
     "servers and clients of that study may still run and use processor time",
@@ -18,4 +18,4 @@ def capability() -> Capability:
     """Whether there are namespaces of killed studies; nothing is removed."""
     names = [name for left in record.leftovers() for name in left.namespaces]
     detail = f"left by a killed study: {', '.join(names)}" if names else "no study left namespaces"
-    return NOTHING_LEFT.answer(not names, detail)
+    return NOTHING_LEFT.result(not names, detail)

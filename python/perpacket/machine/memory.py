@@ -6,22 +6,22 @@ import mmap
 import re
 import resource
 
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
 
 TRIED_BYTES = 8 << 20
-"""Room for a huge page of 2 MiB at any start of the mapping."""
+"""The size of a mapping that has an aligned huge page of 2 MiB wherever it starts."""
 
 WANTED_DESCRIPTORS = 16_384
 """The largest published sweeps have about ten thousand connections."""
 
-HUGE_PAGES = Question(
+HUGE_PAGES = Check(
     "huge_pages",
     Group.MEMORY,
     "the latencies of `bench memory` include address translation, and its report notes that",
     "as root: `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`",
 )
-DESCRIPTORS = Question(
+DESCRIPTORS = Check(
     "descriptors",
     Group.MEMORY,
     f"one process cannot have {WANTED_DESCRIPTORS:,} connections",
@@ -35,19 +35,19 @@ def capabilities(files: Files) -> list[Capability]:
 
 
 def huge_pages(files: Files) -> Capability:
-    """Whether memory that is advised to be in huge pages is in them."""
+    """Whether the kernel uses huge pages for memory with `MADV_HUGEPAGE`."""
     setting = files.text("/sys/kernel/mm/transparent_hugepage/enabled") or "no setting"
     try:
         huge_kib = huge_kib_of_a_mapping(files)
     except OSError as error:
-        return HUGE_PAGES.answer(False, f"the kernel returned: {error.strerror} ({setting})")
+        return HUGE_PAGES.result(False, f"the kernel returned: {error.strerror} ({setting})")
     if huge_kib:
-        return HUGE_PAGES.answer(True, f"the kernel uses them on request ({setting})")
-    return HUGE_PAGES.answer(False, f"the kernel does not use them on request ({setting})")
+        return HUGE_PAGES.result(True, f"the kernel uses them on request ({setting})")
+    return HUGE_PAGES.result(False, f"the kernel does not use them on request ({setting})")
 
 
 def huge_kib_of_a_mapping(files: Files) -> int:
-    """KiB of huge pages of this process while it has a mapping that should be in them."""
+    """KiB of huge pages of this process while it has a mapping with `MADV_HUGEPAGE`."""
     with mmap.mmap(-1, TRIED_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
         for at in range(0, TRIED_BYTES, mmap.PAGESIZE):
@@ -58,8 +58,8 @@ def huge_kib_of_a_mapping(files: Files) -> int:
 
 
 def descriptors(limit: int) -> Capability:
-    """Whether a process may raise its limit enough for large sweeps."""
+    """Whether a process may open enough descriptors for large sweeps."""
     detail = "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit:,} per process"
-    return DESCRIPTORS.answer(
+    return DESCRIPTORS.result(
         limit == resource.RLIM_INFINITY or limit >= WANTED_DESCRIPTORS, detail
     )

@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
 
 SIOCETHTOOL = 0x8946
@@ -19,24 +19,24 @@ OFFLOADS = {"TSO": 0x1E, "GSO": 0x23, "GRO": 0x2B}
 
 SOL_UDP, UDP_SEGMENT = 17, 103
 TCP_ULP = 31
-"""Options of udp(7) and tcp(7) that Python has no names for."""
+"""Options of udp(7) and tcp(7) for which Python has no names."""
 
 SEGMENT_BYTES = 1200
 
-SEGMENTATION = Question(
+SEGMENTATION = Check(
     "segmentation_offload",
     Group.NETWORK,
     "the stack processes each segment by itself: bulk sending costs several times the processor "
     "time, and profiles are not comparable with those of other machines",
     "`ethtool -K INTERFACE gso on gro on tso on`, as root",
 )
-UDP_SEGMENTATION = Question(
+UDP_SEGMENTATION = Check(
     "udp_segmentation",
     Group.NETWORK,
     "`serve media` sends each packet with a system call of its own",
     "use a kernel with UDP_SEGMENT",
 )
-KERNEL_TLS = Question(
+KERNEL_TLS = Check(
     "kernel_tls",
     Group.NETWORK,
     "servers with kernel TLS encrypt in user space here; `serve web` always does",
@@ -68,30 +68,30 @@ def offloads(interface: str) -> list[str]:
 
 
 def segmentation(
-    interfaces: Sequence[str], look: Callable[[str], list[str]] = offloads
+    interfaces: Sequence[str], offloads_of: Callable[[str], list[str]] = offloads
 ) -> Capability:
     """Whether any interface accepts several frames at a time from the stack."""
     details: list[str] = []
     works = False
     for interface in interfaces:
         try:
-            found = look(interface)
+            found = offloads_of(interface)
         except OSError:
             continue
         works = works or "GSO" in found or "TSO" in found
         details.append(f"{interface}: {' '.join(found) or 'none'}")
-    return SEGMENTATION.answer(works, "; ".join(details) or "no interface reports its offloads")
+    return SEGMENTATION.result(works, "; ".join(details) or "no interface reports its offloads")
 
 
 def set_udp_segment_size() -> str:
-    """Set the size of datagrams into which a socket cuts its data."""
+    """Set the size of the datagrams into which the kernel cuts a socket's data."""
     with socket.socket(type=socket.SOCK_DGRAM) as sender:
         sender.setsockopt(SOL_UDP, UDP_SEGMENT, SEGMENT_BYTES)
     return "a socket accepts UDP_SEGMENT"
 
 
 def enable_kernel_tls() -> str:
-    """Enable the kernel's TLS on a connection of our own over loopback."""
+    """Enable the kernel's TLS on a new connection over loopback."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
 from perpacket.measure.cpu_lists import numbers, ranges
 
@@ -22,50 +22,51 @@ CLOCKS_READ_WITHOUT_A_SYSTEM_CALL = (
 """Clock sources that the vDSO reads in user space, of x86 and of Arm."""
 
 STEAL_FIELD, COUNTED_FIELDS = 7, 8
-"""Fields of a processor's line of /proc/stat, after its name: proc_stat(5)."""
+"""The index of stolen time, and the number of fields to sum, in a processor's line of /proc/stat
+after its name: proc_stat(5)."""
 
 STEAL_LIMIT = 0.005
 """Largest share of stolen time that counts as none."""
 
-TWO = Question(
+TWO = Check(
     "two_processors",
     Group.PROCESSORS,
     "server and clients share a processor: the clients' work delays the server",
     "give this machine or container another processor, or put the clients on another machine",
 )
-ALL = Question(
+ALL = Check(
     "all_processors",
     Group.PROCESSORS,
     "other processors run interrupts and programs that a profile here does not include",
     "start without taskset, or widen the cpuset of the container",
 )
-CORES = Question(
+CORES = Check(
     "own_cores",
     Group.PROCESSORS,
     "processors are threads of one core: the client's work slows the server down",
     "choose CPUs of different cores with --cpus, or turn SMT off",
 )
-CACHE = Question(
+CACHE = Check(
     "own_caches",
     Group.PROCESSORS,
     "the client's data evicts the server's data from the shared cache",
     "put the clients on another socket, or on another machine",
 )
-QUOTA = Question(
+QUOTA = Check(
     "no_quota",
     Group.PROCESSORS,
-    "the kernel stops all our processes when the quota of a period is used up: it limits rates and "
-    "tail latencies",
+    "the kernel stops all processes here when the quota of a period is used up, which limits rates "
+    "and increases tail latencies",
     "raise cpu.max of the control group, such as with `docker run --cpus`",
 )
-STEAL = Question(
+STEAL = Check(
     "no_steal",
     Group.PROCESSORS,
-    "the hypervisor runs other machines in our time: results need more replications, and times "
-    "include those machines",
+    "the hypervisor runs other machines on these processors: results need more replications, and "
+    "times include the time of those machines",
     "use a machine with processors of its own",
 )
-CLOCK = Question(
+CLOCK = Check(
     "fast_clock",
     Group.PROCESSORS,
     "every read of the clock is a system call: the load generator loses rate and precision",
@@ -79,8 +80,8 @@ def capabilities(files: Files, usable: Sequence[int] | None = None) -> list[Capa
     ours = sorted(os.sched_getaffinity(0) if usable is None else usable)
     online = numbers(files.text(f"{CPUS}/online")) or ours
     return [
-        TWO.answer(len(ours) > 1, f"{len(ours)} usable: {ranges(ours)}"),
-        ALL.answer(set(online) <= set(ours), f"{ranges(ours)} of {ranges(online)} usable"),
+        TWO.result(len(ours) > 1, f"{len(ours)} usable: {ranges(ours)}"),
+        ALL.result(set(online) <= set(ours), f"{ranges(ours)} of {ranges(online)} usable"),
         cores(files, ours),
         caches(files, ours),
         quota(files),
@@ -90,7 +91,7 @@ def capabilities(files: Files, usable: Sequence[int] | None = None) -> list[Capa
 
 
 def cores(files: Files, ours: Sequence[int]) -> Capability:
-    """Whether each processor that we may use is a core of its own."""
+    """Whether each usable processor is a core of its own."""
     groups = {
         siblings
         for cpu in ours
@@ -98,13 +99,13 @@ def cores(files: Files, ours: Sequence[int]) -> Capability:
         > 1
     }
     if not groups:
-        return CORES.answer(True, "no two share a core")
+        return CORES.result(True, "no two share a core")
     listed = "; ".join(ranges(group) for group in sorted(groups))
-    return CORES.answer(False, f"threads of one core: {listed}")
+    return CORES.result(False, f"threads of one core: {listed}")
 
 
 def caches(files: Files, ours: Sequence[int]) -> Capability:
-    """Whether any cache is shared by processors that we may use."""
+    """Whether usable processors share a cache."""
     found: dict[str, set[tuple[int, ...]]] = {}
     for cpu in ours:
         for index in files.names(f"{CPUS}/cpu{cpu}/cache"):
@@ -114,21 +115,21 @@ def caches(files: Files, ours: Sequence[int]) -> Capability:
             if len(group) > 1 and level:
                 found.setdefault(f"L{level} of {size or 'unknown size'}", set()).add(group)
     if not found:
-        return CACHE.answer(True, "the kernel reports no shared cache")
+        return CACHE.result(True, "the kernel reports no shared cache")
     listed = [
         f"{name} by {' and '.join(ranges(group) for group in sorted(found[name]))}"
         for name in sorted(found)
     ]
-    return CACHE.answer(False, f"shared: {'; '.join(listed)}")
+    return CACHE.result(False, f"shared: {'; '.join(listed)}")
 
 
 def shared(files: Files, ours: Sequence[int], path: str) -> tuple[int, ...]:
-    """Our processors among those in a file."""
+    """The usable processors among those listed in a file."""
     return tuple(cpu for cpu in numbers(files.text(path)) if cpu in ours)
 
 
 def quota(files: Files) -> Capability:
-    """Whether our control group, or one above it, may use only a part of the processors' time."""
+    """Whether this process's control group, or a parent, limits the processors' time."""
     least: float | None = None
     for line in files.text("/proc/self/cgroup").splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
@@ -137,12 +138,12 @@ def quota(files: Files) -> Capability:
             if allowed is not None:
                 least = allowed if least is None else min(least, allowed)
     if least is None:
-        return QUOTA.answer(True, "no control group limits processor time")
-    return QUOTA.answer(False, f"the time of {least:g} processors")
+        return QUOTA.result(True, "no control group limits processor time")
+    return QUOTA.result(False, f"the time of {least:g} processors")
 
 
 def folders_of(controllers: str, path: str) -> list[str]:
-    """A control group's folder and its parents, if the group may limit processor time."""
+    """A control group's folder and its parents, if its controllers can limit processor time."""
     if controllers and "cpu" not in controllers.split(","):
         return []
     mount = "/sys/fs/cgroup" + (f"/{controllers}" if controllers else "")
@@ -151,7 +152,10 @@ def folders_of(controllers: str, path: str) -> list[str]:
 
 
 def quota_of(files: Files, folder: str) -> float | None:
-    """The processors whose time a control group of either version may use; `None` for all."""
+    """The number of processors whose time a control group may use; `None` without a limit.
+
+    Reads version 1 and version 2 of control groups.
+    """
     granted, _, period = files.text(f"{folder}/cpu.max").partition(" ")
     if not granted:
         granted = files.text(f"{folder}/cpu.cfs_quota_us")
@@ -167,12 +171,12 @@ def steal(files: Files) -> Capability:
     where = "a virtual machine" if is_guest else "no sign of a hypervisor"
     fields = files.text("/proc/stat").partition("\n")[0].split()[1 : COUNTED_FIELDS + 1]
     if len(fields) <= STEAL_FIELD or not sum(map(int, fields)):
-        return STEAL.answer(not is_guest, f"{where}; the kernel does not count stolen time")
+        return STEAL.result(not is_guest, f"{where}; the kernel does not count stolen time")
     share = int(fields[STEAL_FIELD]) / sum(map(int, fields))
-    return STEAL.answer(share < STEAL_LIMIT, f"{where}; {share:.2%} of its time stolen since start")
+    return STEAL.result(share < STEAL_LIMIT, f"{where}; {share:.2%} of its time stolen since start")
 
 
 def clock(files: Files) -> Capability:
     """Whether programs read the time without a system call."""
     name = files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    return CLOCK.answer(name in CLOCKS_READ_WITHOUT_A_SYSTEM_CALL, name or "unknown")
+    return CLOCK.result(name in CLOCKS_READ_WITHOUT_A_SYSTEM_CALL, name or "unknown")

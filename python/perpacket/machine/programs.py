@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perpacket import executables
-from perpacket.machine.capability import Capability, Group, Question
+from perpacket.machine.capability import Capability, Check, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,12 @@ class Program:
 PROGRAMS = (
     Program("nginx", "`serve web` has no reference", "nginx-light"),
     Program("wrk", "`load http` has no reference", "wrk"),
-    Program("ab", "`load http` has one reference less", "apache2-utils"),
+    Program("ab", "`load http` lacks its second reference", "apache2-utils"),
     Program("ssh", "no studies over several machines", "openssh-client"),
     Program("sshd", "this machine cannot be one of several that are measured", "openssh-server"),
     Program("unshare", "the right to make network namespaces is unknown", "util-linux"),
     Program("ip", "tests have no routers and interfaces", "iproute2"),
+    Program("bird", "routes of the router under test are static, none by RIP", "bird2"),
     Program("ffmpeg", "no other client decodes media streams", "ffmpeg"),
     Program(
         "gst-launch-1.0",
@@ -38,17 +39,17 @@ PROGRAMS = (
 
 
 def capabilities(find: Callable[[str], str | None] | None = None) -> list[Capability]:
-    """Which programs are installed; `find` returns a program's path, or `None`."""
-    look = find or executables.find
-    return [answer(program, look(program.name)) for program in PROGRAMS]
+    """A capability for each program; `find` returns a program's path, or `None`."""
+    find_program = find or executables.find
+    return [capability_of(program, find_program(program.name)) for program in PROGRAMS]
 
 
-def answer(program: Program, place: str | None) -> Capability:
+def capability_of(program: Program, place: str | None) -> Capability:
     """A program as a capability of the machine."""
-    question = Question(
+    check = Check(
         program.name,
         Group.PROGRAMS,
         program.cost_of_lack,
         f"`apt-get install {program.packages}`, or your system's packages of these names",
     )
-    return question.answer(place is not None, place or "not found")
+    return check.result(place is not None, place or "not found")

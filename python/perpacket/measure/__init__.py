@@ -17,6 +17,6 @@
     agent.py             the search for the agent
     live.py              one profile after another, for `top`
 
-Depends on `perpacket.study`, `perpacket.traces` and `perpacket.errors`. It does not depend on the
-points of a study or on the comparison of its results.
+This package depends on `perpacket.study`, `perpacket.traces` and `perpacket.errors`. It does not
+depend on the points of a study or on the comparison of its results.
 """

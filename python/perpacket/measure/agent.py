@@ -1,6 +1,7 @@
 """The search for the agent: the executable that runs servers, clients and links.
 
-It comes with the package `perpacket-agent`. `PERPACKET_AGENT` names another, such as a local build.
+The package `perpacket-agent` installs the agent. `PERPACKET_AGENT` names another executable, such
+as a local build.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from perpacket.errors import MachineLacks
 
 PACKAGE = "perpacket-agent"
-"""The package, and the executable in it."""
+"""The name of the package and of its executable."""
 
 VARIABLE = "PERPACKET_AGENT"
 """Environment variable that names an agent to use instead of the one installed."""
@@ -43,6 +44,6 @@ def _installed() -> Path | None:
 
 
 def sha256(path: Path) -> str:
-    """The digest by which a machine with the same agent is recognized."""
+    """The file's digest, by which a machine with the same agent is recognized."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,7 +10,7 @@ CPU_COUNT_LIMIT = 1024
 
 
 def numbers(text: str) -> list[int]:
-    """The numbers in a list, in ascending order; an empty text has none.
+    """The numbers in a list, in ascending order; none for an empty text.
 
     Raises `ValueError` with the expected form.
     """

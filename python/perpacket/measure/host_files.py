@@ -1,4 +1,4 @@
-"""Commands that must succeed on a host, its kernel's text files, and folders of our own there."""
+"""Commands that must succeed on a host, text files of the host's kernel, and temporary folders."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from perpacket.measure.hosts.contract import Host
 from perpacket.measure.processor_counts import Ticks, read_frames, read_ticks
 
 PREFIX = "perpacket-study-"
-"""Start of a folder's name, before its owner as `own_name` writes it. The next study on the machine
-removes the folders of killed studies."""
+"""Prefix of a temporary folder's name; the owner follows, in the form of `own_name`. The next study
+on the machine removes the folders of killed studies."""
 
 QUICK_S = 30.0
 SLOW_S = 600.0
-"""Time limits of commands: small ones, and those that write whole file sets."""
+"""Time limits of commands: of small ones, and of those that write whole file sets."""
 
 
 def output_of(host: Host, command: Sequence[str], timeout_s: float) -> str:
@@ -32,21 +32,22 @@ def output_of(host: Host, command: Sequence[str], timeout_s: float) -> str:
 
 @contextmanager
 def made_folder(host: Host) -> Iterator[str]:
-    """A folder of our own that every user may read, removed afterwards.
+    """A temporary folder that every user may read, removed at the end of the context.
 
-    Servers read it after they drop their rights.
+    Servers read it after they have dropped their rights.
     """
     folder = host.make_folder(PREFIX)
     try:
         yield folder
     finally:
-        # Report the error that ended the run, not this one; the next run removes the folder.
+        # Report the error that ended the run, not the error of this removal. The next run removes
+        # the folder.
         with suppress(RunFailed):
             host.run(["rm", "-rf", folder], timeout_s=SLOW_S)
 
 
 def text_of(host: Host, path: str) -> str:
-    """One of the kernel's text files on a host; raises `RunFailed` naming it."""
+    """The content of a text file of the host's kernel; raises `RunFailed` naming the file."""
     return output_of(host, ["cat", path], QUICK_S)
 
 
@@ -68,7 +69,7 @@ def ticks_of(host: Host) -> dict[int, Ticks]:
 
 
 def field_of(host: Host, path: str, name: str) -> int:
-    """A number in a text file of lines `name: number`; raises `RunFailed` naming it."""
+    """A number in a text file of lines `name: number`; raises `RunFailed` naming file or line."""
     for line in text_of(host, path).splitlines():
         found, _, rest = line.partition(":")
         if found == name:
@@ -77,5 +78,5 @@ def field_of(host: Host, path: str, name: str) -> int:
 
 
 def memory_bytes(host: Host, name: str) -> int:
-    """One amount of proc_meminfo(5), such as `MemAvailable`."""
+    """One value of proc_meminfo(5) in bytes, such as `MemAvailable`."""
     return 1024 * field_of(host, "/proc/meminfo", name)

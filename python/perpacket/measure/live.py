@@ -1,7 +1,7 @@
 """Profiles of this machine, one window after another.
 
-The agent profiles and prints one JSON document per line. This module starts it, reads the documents
-and stops it. `perpacket top` draws them.
+The agent profiles and prints one JSON document per line. This module starts the agent, reads the
+documents and stops the agent. `perpacket top` draws the documents.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ KINDS: dict[int, type[PerpacketError]] = {2: ConfigurationError, 3: MachineLacks
 def windows(options: Sequence[str], every_s: float = 1.0) -> Iterator[Iterator[Window]]:
     """Profile in windows of `every_s` seconds; `options` are those of `perpacket profile`.
 
-    Yields an iterator of windows, which ends when the agent does. On leaving the context the agent
-    is stopped. Raises `ConfigurationError`, `MachineLacks` or `RunFailed` with the agent's message.
+    Yields an iterator of windows, which ends when the agent ends. Leaving the context stops the
+    agent. Raises `ConfigurationError`, `MachineLacks` or `RunFailed` with the agent's message.
     """
     command = [str(agent.find()), "profile", "--every", f"{every_s:g}", "--format", "json"]
     process = subprocess.Popen(
@@ -39,7 +39,7 @@ def windows(options: Sequence[str], every_s: float = 1.0) -> Iterator[Iterator[W
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        process_group=0,  # Ctrl-C must reach only us: the agent gets SIGINT below
+        process_group=0,  # Ctrl-C must reach only this process, which sends SIGINT to the agent
     )
     try:
         yield _read(process)

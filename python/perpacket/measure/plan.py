@@ -18,15 +18,15 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 ProfiledT = TypeVar("ProfiledT", bound="ProfiledPlan")
 
 NetworkKind = Literal["direct", "delayed"]
-EventsKind = Literal["best", "clock", "counters", "accounts", "any"]
+EventsKind = Literal["best", "clock", "counters", "misses", "accounts", "any"]
 TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
 
 LEAD_S = 0.1
 """Time between the warm-up and the profile: the load starts within it."""
 
 TAIL_S = 30.0
-"""The load could run this much longer than the profile. It is stopped when the profile is complete.
-So the whole profile has load, however late a busy machine starts it."""
+"""The load's time limit is this much longer than the profile, because a busy machine may start the
+profile late. The run stops the load when the profile is complete."""
 
 OVERHEAD_S = 0.6
 """Approximate time to start and stop the programs, for the estimate of the remaining time."""
@@ -38,16 +38,17 @@ class ProfiledPlan(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     congestion_control: str = Field(alias="network.congestion_control", default="reno")
-    """Set where the hosts have network namespaces; elsewhere the machine's setting stays. The
-    published machines had Reno, and every kernel allows it in a network namespace."""
+    """Only hosts with network namespaces get this setting; others use the machine's. The published
+    machines had Reno, and every kernel allows Reno in a network namespace."""
     duration_s: float = Field(alias="run.duration_s", default=4.0, gt=0, allow_inf_nan=False)
     warmup_s: float = Field(alias="run.warmup_s", default=1.0, ge=0, allow_inf_nan=False)
     profile_frequency_hz: int = Field(alias="profile.frequency_hz", default=499, ge=1, le=20_000)
-    """Higher than for a server in production: short runs need the samples. In a virtual machine it
-    adds some per cent to the cost of every point."""
+    """Higher than for a server in production, because short runs need more samples. In a virtual
+    machine, sampling adds some per cent to the cost of every point."""
     profile_events: EventsKind = Field(alias="profile.events", default="best")
-    """`accounts` has user, kernel and interrupt time without layers, where perf is forbidden. `any`
-    is `best` where perf is allowed and `accounts` elsewhere, for studies that need no layers."""
+    """`accounts` needs no perf, and has user, kernel and interrupt time but no layers. `any` is for
+    studies that need no layers: it means `best` if perf is allowed, else `accounts`. `misses` needs
+    performance counters."""
 
     @property
     def window_s(self) -> float:
@@ -56,7 +57,7 @@ class ProfiledPlan(BaseModel):
 
     @property
     def load_s(self) -> float:
-        """How long the load would run after its warm-up."""
+        """The load's time limit after its warm-up."""
         return LEAD_S + self.window_s + TAIL_S
 
     @property
@@ -69,8 +70,8 @@ class RunPlan(ProfiledPlan):
     """The hosts of a run with one server and its clients."""
 
     network: NetworkKind = Field(alias="network.kind", default="direct")
-    """All points along latency use the delayed network, points without latency too: otherwise those
-    would differ from the others in more than latency."""
+    """In a study of latency, points without latency use the delayed network too. Otherwise they
+    would differ from the other points in more than latency."""
     testbed: TestbedKind = Field(alias="testbed.kind", default="auto")
     server_host: str = Field(alias="testbed.server_host", default="")
     client_hosts: str = Field(alias="testbed.client_hosts", default="")
@@ -78,7 +79,7 @@ class RunPlan(ProfiledPlan):
 
     @model_validator(mode="after")
     def has_hosts(self) -> Self:
-        """Server and clients are named together, and only for machines reached over ssh."""
+        """Check that server and clients are named together, and only for `ssh`."""
         host, clients = named("testbed.server_host"), named("testbed.client_hosts")
         if (self.testbed == "ssh") != bool(self.server_host):
             raise ValueError(f"expected {host} for {named('testbed.kind')} ssh, and only for it")
@@ -88,7 +89,7 @@ class RunPlan(ProfiledPlan):
 
 
 def named(parameter: str) -> str:
-    """A parameter as the user knows it: `--duration (run.duration_s)` where it has an option."""
+    """A parameter's name for messages: `--duration (run.duration_s)` if it has an option."""
     option = OPTIONS.get(parameter)
     return f"{option} ({parameter})" if option else parameter
 

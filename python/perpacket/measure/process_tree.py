@@ -1,11 +1,11 @@
-"""The kernel's counts of the server's processes, summed over the server and its children: proc(5).
+"""The kernel's counts of a server, summed over its process and all descendants: proc(5).
 
 A server may be one process, many processes, or many threads. Processor time is the scheduler's
-count for each thread, in nanoseconds. Where the kernel does not count it, `utime` and `stime` in
-ticks replace it, which are coarse for many processes.
-On loopback processor time includes the receiver's work up to the socket. Page faults are those of
-all threads. Time and switches are read from each thread, without those of threads that have ended.
-Shared pages count in each process.
+count for each thread, in nanoseconds. If the kernel does not have this count, `utime` and `stime`
+replace it. These count in ticks, which is coarse for many processes.
+On loopback, processor time includes the receiver's work up to the socket. Page faults include those
+of ended threads. Time and context switches do not, because they are read from each thread. A page
+that processes share counts once in each of them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ for pid in $pids; do
 done
 grep -s -e '^[0-9]' -e ctxt_switches $files /dev/null
 """
-"""Prints the time in ns, then lines with their file names for a process and all its descendants. It
-starts few programs, because they run on the server's processors."""
+"""Prints the time in ns, then lines with their file names for a process and all its descendants.
+The script starts few programs, because they run on the server's processors."""
 
 LINE = re.compile(r"/proc/(\d+)/(stat|statm|task/\d+/(?:status|schedstat)):(.*)")
 
@@ -61,7 +61,7 @@ class Counts:
 
 
 def read(host: Host, pid: int | None) -> Counts | None:
-    """The counts of a process and its descendants; `None` without a process or its counts."""
+    """The counts of a process and its descendants; `None` if there is no such process."""
     if pid is None:
         return None
     try:
@@ -72,7 +72,7 @@ def read(host: Host, pid: int | None) -> Counts | None:
 
 
 def parse(text: str) -> Counts | None:
-    """The counts in the output of `SCRIPT`; `None` where it has no process."""
+    """The counts in the output of `SCRIPT`; `None` if the output has no process."""
     first, _, rest = text.partition("\n")
     processes = threads = minor = major = switches = pages = ticks = run_ns = 0
     for line in rest.splitlines():
@@ -99,7 +99,7 @@ def parse(text: str) -> Counts | None:
 
 
 def between(before: Counts | None, after: Counts | None) -> dict[str, object] | None:
-    """Rates between two reads, and the amounts of the second; `None` where one is missing."""
+    """Rates between two reads, and the amounts of the second; `None` if a read is missing."""
     if before is None or after is None or after.at_ns <= before.at_ns:
         return None
     window_s = (after.at_ns - before.at_ns) / 1e9

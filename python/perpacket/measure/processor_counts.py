@@ -1,7 +1,7 @@
 """The kernel's counts of processors and interfaces: proc_stat(5), proc_net(5).
 
-The load generator's own CPU time lacks the interrupts on its processors, which are half of the work
-of receiving. The kernel's count of a processor includes them.
+The CPU time of the load generator's process does not include the interrupts on its processors,
+which are half of the work of receiving. The kernel's count of a processor includes them.
 """
 
 from __future__ import annotations

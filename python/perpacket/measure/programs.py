@@ -1,7 +1,7 @@
 """The agent's programs on a host: the profile, and the reports of all of them.
 
 A report is the JSON that a program prints at its end. A failed program prints the reason in the
-last line of its standard error, and this line becomes the reason of the failed run.
+last line of its standard error. This line becomes the reason of the failed run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from perpacket.measure.plan import ProfiledPlan, named
 STATUS_UNMET = 1
 STATUS_USAGE = 2
 STATUS_LACKING = 3
-"""Exit statuses of the agent: a check failed, wrong usage, and the machine lacks something."""
+"""Exit statuses of the agent for a failed check, wrong usage, and a machine that lacks
+something."""
 
 Answer = Mapping[str, object]
 """The report of a program: one JSON object."""
@@ -29,7 +30,7 @@ def cpu_list(cpus: Sequence[int]) -> str:
 
 
 def bulk_sender(host: Host, to: str, connections: int, write_bytes: int) -> list[str]:
-    """A bulk sender that writes so many bytes at a time, without delaying segments."""
+    """The command of a bulk sender of writes of `write_bytes`, without delaying segments."""
     return [
         *(host.agent(), "load", "stream", "--to", to, "--direction", "send"),
         *("--connections", str(connections), "--segment-size", str(write_bytes)),
@@ -39,11 +40,12 @@ def bulk_sender(host: Host, to: str, connections: int, write_bytes: int) -> list
 def profile(
     host: Host, plan: ProfiledPlan, server_pid: int | None, requests_url: str = ""
 ) -> list[str]:
-    """The profile of a host's processors, with the packets of its network namespace.
+    """The command of a profile of a host's processors and its network namespace's packets.
 
-    All processes are profiled; the server's process separates its user code from that of others.
+    The profile includes all processes. `server_pid` separates the server's user code from that of
+    other programs.
     """
-    # The kernel's accounts have no samples: the agent rejects a frequency with them.
+    # `accounts` takes no samples, so the agent rejects a frequency with it.
     frequency = ("--frequency", str(plan.profile_frequency_hz))
     return [
         *(host.agent(), "profile", "--duration", f"{plan.window_s:g}"),
@@ -68,12 +70,12 @@ def words_of(command: str, parameter: str = "server.command") -> list[str]:
 
 
 def foreign_server(host: Host, command: str, root: str) -> list[str]:
-    """The command of another server, as the user wrote it."""
+    """The words of another server's command, with the user's placeholders replaced."""
     return [_filled(word, host, root) for word in words_of(command)]
 
 
 def foreign_url(host: Host, url: str) -> str:
-    """The URL of that server, as the user wrote it."""
+    """The URL of another server, with the user's placeholders replaced."""
     return _filled(url, host, "").rstrip("/")
 
 

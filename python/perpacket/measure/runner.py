@@ -1,4 +1,4 @@
-"""The parts that measured runners share: their setup, their testbed and the facts about it."""
+"""The parts that measured runners share: the setup, the testbed, and facts about the testbed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PERF = "perf_cpu_wide"
 CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 PROCESSOR = ["sed", "-n", "s/^model name[[:space:]]*: *//p", "/proc/cpuinfo"]
-"""Prints the name of each processor of a host, where its architecture has one."""
+"""Prints the name of each processor of a host, if the architecture has such names."""
 
 CONNECTING_LATENCY_US = 1000.0
 """Latency of a new delayed testbed; every run sets its own."""
@@ -43,11 +43,11 @@ class MeasuredRunner(Generic[SetupT]):
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters that its points may have."""
+        """The parameters that the points of this runner may have."""
         return parameters_of(self.plan_type)
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
-        """A run of that point; raises `ConfigurationError` when its parameters are wrong."""
+        """A run of that point; raises `ConfigurationError` for wrong parameters."""
         return self.run_type(point, validated(self.plan_type, point), seed, self.setup)
 
     def setup(self) -> SetupT:
@@ -69,10 +69,10 @@ class MeasuredRunner(Generic[SetupT]):
 def open_testbed(
     plan: RunPlan, division: Division | None = None
 ) -> AbstractContextManager[Testbed]:
-    """The testbed of a plan, with latency between the hosts where the plan has a delayed network.
+    """The testbed of a plan, which can add latency if the plan has a delayed network.
 
     On this machine, `division` has the processors of each side; `None` uses half for each.
-    Raises `MachineLacks` where there is none.
+    Raises `MachineLacks` if this machine cannot make the testbed.
     """
     from perpacket.measure import hosts
 
@@ -104,7 +104,7 @@ def open_testbed(
 def check_agents(testbed: Testbed) -> None:
     """Raise `MachineLacks` when a host has no agent that runs.
 
-    Before the first run, because otherwise every run would fail for the same reason.
+    The caller checks this before the first run, because otherwise every run would fail.
     """
     for host in (testbed.server, *testbed.clients):
         host.agent()
@@ -113,14 +113,14 @@ def check_agents(testbed: Testbed) -> None:
 def check_server_commands(server: Host, commands: Iterable[str]) -> None:
     """Raise `ConfigurationError` when the program of a server's command is missing.
 
-    Before the first run, because otherwise every run would fail for the same reason.
+    The caller checks this before the first run, because otherwise every run would fail.
     """
     for command in dict.fromkeys(commands):
         program = words_of(command)[0] if command else ""
         if not program or "{" in program:
             continue
-        look = ["sh", "-c", 'command -v "$0"', program]
-        if server.run(look, timeout_s=QUICK_S).returncode:
+        search = ["sh", "-c", 'command -v "$0"', program]
+        if server.run(search, timeout_s=QUICK_S).returncode:
             raise ConfigurationError(
                 f"{named('server.command')} {command}: there is no program {program} on "
                 f"{server.name}",
@@ -173,11 +173,11 @@ class ProbeResult:
     lacking: Mapping[str, str]
     """The cost of each missing capability, by its name."""
     unknown: str = ""
-    """Why nothing is known; runs then try everything."""
+    """The reason why nothing is known; runs then try everything."""
 
     @property
     def may_sample(self) -> bool:
-        """Whether its processors may be sampled, as far as is known."""
+        """Whether the machine's processors may be sampled; true if this is unknown."""
         return PERF not in self.lacking
 
     @property
@@ -208,6 +208,6 @@ def capabilities_lacking(host: Host) -> dict[str, str]:
 
 
 def _line(host: Host, command: list[str]) -> str | None:
-    """The first line a command prints, `None` where it fails."""
+    """The first line that a command prints; `None` if the command fails."""
     done = host.run(command, timeout_s=QUICK_S)
     return done.stdout.partition("\n")[0].strip() or None if done.returncode == 0 else None

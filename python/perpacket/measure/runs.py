@@ -2,8 +2,8 @@
 
     programs ready | load starts | warm-up | lead | profile and /proc/stat | programs end
 
-The profile starts after the load's warm-up, and the load is stopped when the profile is complete,
-so the whole window has load. The cost of a packet comes from the profile's window alone: packets,
+The profile starts after the load's warm-up. The run stops the load when the profile is complete, so
+the whole window has load. The cost of a packet comes only from the profile's window: packets,
 processor time and requests are counted at the same two instants.
 """
 
@@ -36,13 +36,14 @@ POLL_S = 0.05
 """Interval at which a wait checks its processes."""
 
 FLOWING_FRAMES = 20
-"""More frames than a quiet network carries before the load starts."""
+"""The load has started when the network has carried this many frames more than before; a network
+without load carries fewer."""
 
 INTERRUPTED = 130
-"""The agent's exit status after a signal; it has printed its report nevertheless."""
+"""The agent's exit status after a signal. It prints its report before it ends."""
 
 LISTENING_ADDRESS = r"listening on (\S+)"
-"""The line of the far end of `load stream` once it listens."""
+"""The line that the receiver of `load stream` prints when it listens."""
 
 
 class TimedPlan(Protocol):
@@ -99,7 +100,7 @@ class MeasuredRun(Generic[PlanT, SetupT]):
             time.sleep(min(POLL_S, left_s))
 
     def finish(self, monitored: MonitoredProcess, timeout_s: float) -> Answer:
-        """Wait until a process ends by itself; its report."""
+        """Wait until a process ends by itself, and return its report."""
         until_s = time.monotonic() + timeout_s
         while monitored.process.poll() is None and time.monotonic() < until_s:
             self.check_cancelled()
@@ -107,7 +108,7 @@ class MeasuredRun(Generic[PlanT, SetupT]):
         return programs.report_of(monitored.name, monitored.host, monitored.process.result(POLL_S))
 
     def check_cancelled(self) -> None:
-        """Raise `Interrupted` once the run was cancelled."""
+        """Raise `Interrupted` if the run was cancelled."""
         if self._cancelled:
             raise Interrupted("the run was cancelled")
 
@@ -120,7 +121,7 @@ class MonitoredProcess:
         self.name, self.host, self.process = name, host, process
 
     def check(self) -> None:
-        """Raise `RunFailed` or `MachineLacks` once it has ended."""
+        """Raise `RunFailed` or `MachineLacks` if the process has ended."""
         status = self.process.poll()
         if status is None:
             return
@@ -133,7 +134,7 @@ class MonitoredProcess:
         raise RunFailed(f"{where} died in the middle of the run, with status {status}: {reason}")
 
     def stopped(self) -> Answer:
-        """Stop it and return the report that it prints on `SIGINT`."""
+        """Stop the process and return the report that it prints on `SIGINT`."""
         self.process.stop(GRACE_S)
         done = self.process.result()
         if done.returncode == INTERRUPTED:
@@ -142,9 +143,11 @@ class MonitoredProcess:
 
 
 @contextmanager
-def started(name: str, host: Host, command: Sequence[str]) -> Iterator[MonitoredProcess]:
-    """A running command, which has ended after the context."""
-    process = host.start(command, cpus=host.cpus)
+def started(
+    name: str, host: Host, command: Sequence[str], cpus: Sequence[int] | None = None
+) -> Iterator[MonitoredProcess]:
+    """A running command on those processors or the host's, which has ended after the context."""
+    process = host.start(command, cpus=cpus or host.cpus)
     try:
         yield MonitoredProcess(name, host, process)
     finally:
@@ -153,7 +156,7 @@ def started(name: str, host: Host, command: Sequence[str]) -> Iterator[Monitored
 
 
 def ready(monitored: MonitoredProcess, pattern: str) -> re.Match[str]:
-    """Wait until a program listens; raises `RunFailed` when it ends or needs too long."""
+    """Wait until a program listens; raises `RunFailed` if it ends or exceeds `READY_S`."""
     try:
         return monitored.process.wait_for_line(pattern, READY_S)
     except RunFailed as error:
@@ -170,9 +173,9 @@ def warm_up(
     loads: Sequence[MonitoredProcess],
     idle_frames: int,
 ) -> None:
-    """Wait until frames flow, then for the warm-up; all programs must run.
+    """Wait until the load sends frames, then for the warm-up time; all programs must run.
 
-    A load may read a trace before it sends.
+    A load may need time to read a trace before it sends.
     """
     until_s = time.monotonic() + READY_S
     while frames_of(server) < idle_frames + FLOWING_FRAMES:
@@ -192,9 +195,9 @@ class Window:
     server_idle: float
     server_user: float
     client_idle: float
-    """Of the busiest client, which may be the limit."""
+    """The idle share of the busiest client, which may limit the result."""
     server_process: dict[str, object] | None
-    """`None` where no process is the server."""
+    """The counts of the server's processes; `None` if no process is the server."""
 
 
 def profiled_window(
@@ -205,7 +208,7 @@ def profiled_window(
     server_process: MonitoredProcess | None = None,
     requests_url: str = "",
 ) -> Window:
-    """Profile the server for one window; raises `RunFailed` for a load that ended within it."""
+    """Profile the server for one window; raises `RunFailed` if a load ends within the window."""
     server, hosts = testbed.server, (testbed.server, *testbed.clients)
     pid = None if server_process is None else server_process.process.pid
     process_before = process_tree.read(server, pid)

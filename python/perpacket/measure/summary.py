@@ -1,6 +1,6 @@
-"""The parts of an observation that runs of every kind share: values, layers and doubts.
+"""The parts of an observation that all kinds of runs share: values, layers and doubts.
 
-A doubt is a flag of a run that may be invalid. The report names every run with a doubt.
+A doubt is a flag for a reason why a run may be invalid. The report names every run with a doubt.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ CLOSURE_MOST = 0.02
 resolution of the kernel's count is coarser."""
 
 OTHERS_MOST = 0.05
-"""Largest share of the server's busy time in user code of other programs; the profiler itself uses
-about 1 %."""
+"""Largest share of the server's busy time in user code of other programs. The profiler uses about
+1 %."""
 
 KERNEL_MODULES = {
     **dict.fromkeys(("socket", "tcp", "udp", "ip", "ethernet"), "network"),
@@ -28,14 +28,17 @@ KERNEL_MODULES = {
     "scheduler": "scheduling",
     "interrupt": "interrupt",
 }
-"""The kernel's layers as modules beside the parts of an application; others are `kernel`."""
+"""The module of each of these layers; the other layers of the kernel are the module `kernel`."""
+
+MISSES = "llc_misses_per_packet"
+"""The profiler's count of last-level cache misses, by layer."""
 
 GROUPS = ("kinds", "regions", "categories", "modules", "host_stack")
 """The profile's ways to divide the same samples, besides layers."""
 
 
 def of_profile(profile: Answer) -> dict[str, object]:
-    """The profile's values that an observation repeats; raises `RunFailed` without layers."""
+    """The profile's values for the observation; raises `RunFailed` if there are no layers."""
     if "layers" not in profile:
         raise RunFailed("the profile has no layers: it is not the profile of this version")
     return {
@@ -50,7 +53,7 @@ def of_profile(profile: Answer) -> dict[str, object]:
 
 
 def _parts(profile: Answer) -> dict[str, object]:
-    """The shares of the busy time by part of the application, and those of the kernel's work."""
+    """The share of the busy time for each part of the application and for the kernel's work."""
     costs = numbers(numbers(profile.get("parts")).get("costs"))
     if not costs:
         return {}
@@ -66,9 +69,9 @@ def _parts(profile: Answer) -> dict[str, object]:
 
 
 def timed_layers(profile: Answer, unit: str, count: float) -> dict[str, dict[str, object]]:
-    """The layers with their processor time in ns per one of `count` units, named by `unit`.
+    """The layers with their processor time in ns divided by `count`; keys end in `unit`.
 
-    A profile of sampled counters has no time. A layer's time is then its share of the busy time.
+    A profile of sampled counters has no times. A layer's time is then its share of the busy time.
     """
     busy_s = numbers(profile.get("closure")).get("stat_cpu_s")
     found: dict[str, dict[str, object]] = {}
@@ -89,8 +92,24 @@ def frames(profile: Answer) -> float:
     return sum(number(packets.get(way, 0)) for way in ("sent", "received"))
 
 
+def cache_misses(profile: Answer) -> dict[str, object]:
+    """Last-level misses of all layers; empty where no PMU counted them."""
+    layers = profile.get("layers")
+    costs = layers.values() if isinstance(layers, Mapping) else ()
+    found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]
+    counted = [number(value) for value in found if value is not None]
+    if not counted:
+        return {}
+    window_s = number(profile.get("window_s", 0))
+    misses = sum(counted)
+    return {
+        "cache_misses_per_packet": misses,
+        "cache_misses_per_s": misses * frames(profile) / window_s if window_s else None,
+    }
+
+
 def profile_doubts(profile: Answer, client_idle: float, group: str, name: str) -> dict[str, bool]:
-    """The doubts of every profiled run; `name` in `group` is the user code of other programs."""
+    """The doubts about a profiled run. Entry `name` of `group` is user code of other programs."""
     others = numbers(numbers(profile.get(group)).get(name))
     return {
         "client_limited": client_idle < CLIENT_IDLE_LEAST,
@@ -112,7 +131,7 @@ def sum_of(loads: Sequence[Answer], name: str) -> float:
 
 
 def worst(answers: Sequence[object]) -> dict[str, object]:
-    """The maximum of each number over the clients: quantiles of several cannot be averaged."""
+    """The maximum of each number over the clients, because quantiles cannot be averaged."""
     found: dict[str, object] = {}
     for answer in answers:
         for name, value in numbers(answer).items():
@@ -132,7 +151,7 @@ def number(value: object) -> float:
 
 
 def numbers(content: object) -> dict[str, object]:
-    """The scalar values of nested objects, without lists: the raw reports have those."""
+    """The scalar values of nested objects, without lists, which the raw reports have."""
     if not isinstance(content, Mapping):
         return {}
     found: dict[str, object] = {}

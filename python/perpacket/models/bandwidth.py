@@ -20,7 +20,8 @@ COPY = ("copy", 1)
 """Operation and stride (in words) of the rows that this module uses."""
 
 PAST_CACHES = 2
-"""A working set of this multiple of the last cache measures memory: at most half is cached."""
+"""The least multiple of the last cache for a working set that measures memory: at most half of it
+is then in the cache."""
 
 BENCH_CONFIDENCE = 0.95
 """The confidence of the intervals of `bench memory`."""
@@ -29,8 +30,8 @@ BENCH_CONFIDENCE = 0.95
 def copy_mbytes_per_s() -> Interval:
     """MB/s (10^6 bytes) of memory while one core copies: bytes read plus bytes written.
 
-    The median of eleven copies of 256 MiB with its interval. One core does not fill the memory bus
-    of a large server, so this is the bandwidth of one process and a lower bound for the bus.
+    Returns the median of eleven copies of 256 MiB with its interval. One core does not fill the
+    memory bus of a large server, so the value is a lower bound for the bus.
     """
     import numpy as np
 
@@ -46,7 +47,7 @@ def copy_mbytes_per_s() -> Interval:
 
 
 def of_bench(report: Mapping[str, object], name: str) -> Interval:
-    """The same from a report of `bench memory`: copying at stride 1 with the largest working set.
+    """The bandwidth in a report of `bench memory`: a copy at stride 1 of the largest working set.
 
     `name` names the report in errors. Raises `ConfigurationError` if it has no such row, or if the
     working set fits in a cache.

@@ -4,10 +4,10 @@ A transaction of S bytes uses paths through the machine. Each path crosses buses
 and a crossing takes S divided by the bus's bandwidth. Source: Isa 2003, chapter 3, equations 3.6 to
 3.14 and table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a user's file.
 
-The source adds the times of all crossings (`overlap=False`). With `overlap=True` buses work in
-parallel and the busiest one is the limit: an upper bound for machines with caches and DMA. Both
-assume that processing takes no time, unless `Work` has a processor time: T_CPU of equations 3.9 to
-3.11. `perpacket.models.data_movement` has a function for each equation of the source.
+The source adds the times of all crossings (`overlap=False`). With `overlap=True` the buses work in
+parallel and the busiest bus is the limit, which is an upper bound for machines with caches and DMA.
+Both assume that processing takes no time, unless `Work` has a processor time (T_CPU of equations
+3.9 to 3.11). `perpacket.models.data_movement` has a function for each equation of the source.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perpacket.models.checks import numbers
 from perpacket.study.validation import problem_text
 
 AS_PRINTED_CPU_MEMORY = 1 / 32
-"""Equation 3.6 prints S/(32 B_i) for the path from memory to the CPU; its units give S/B_i."""
+"""Equation 3.6 prints S/(32 B_i) for the path from memory to the CPU. By its units, it is S/B_i."""
 
 PRINTED_DIFFERENCE = (
     "Equation 3.6 divides the bytes that the CPU reads by the 32 bytes of a cache line, although "
@@ -79,7 +79,7 @@ class Catalogue(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The data and the processor time of one transaction. The default has data alone.
+    """The data and the processor time of one transaction. The default has no processor time.
 
     Raises `ConfigurationError` for a size that is not above 0 and for a negative time.
     """

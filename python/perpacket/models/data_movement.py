@@ -1,4 +1,4 @@
-"""Equations 3.1 to 3.14 of Isa 2003: what moving data costs a server, in caches and on buses.
+"""Equations 3.1 to 3.14 of Isa 2003: the cost of moving data in a server's caches and on its buses.
 
 | symbol | meaning |
 |---|---|
@@ -12,8 +12,8 @@
 A byte over a bus of one MB/s (10^6 bytes per second) needs a microsecond. Equations 3.6 to 3.14 are
 computed by `perpacket.models.bounds` from the published paths and transactions of its catalogue.
 
-Where the source differs from itself, the functions use what is consistent, and `as_printed` what it
-prints:
+The source contradicts itself in some places. There the functions use the consistent form. Those
+with `as_printed` can also use the printed form:
 
 - Equation 3.6 divides S by the 32 bytes of a cache line, although the bandwidth counts bytes. The
   difference is also in equations 3.9, 3.10, 3.12 and 3.13. Table 3.1 uses them as printed.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
 
 L1_MISS_PENALTY_CYCLES = 10.0
-"""MP: the penalty of a miss of the first level, in order of magnitude (section 3.3.1)."""
+"""MP: the order of magnitude of the penalty of a first-level miss (section 3.3.1)."""
 
 
 def stall_cycles(
@@ -71,7 +71,7 @@ def stall_cycles_at_one_access(
 def time_without_cache_s(
     instructions: ArrayLike, cycles_per_instruction: ArrayLike, cycle_s: ArrayLike
 ) -> Numbers:
-    """Equation 3.3: IC x CPI x CC, seconds with a memory as fast as the cache, so without one."""
+    """Equation 3.3: IC x CPI x CC, the seconds with a memory that is as fast as a cache."""
     cycles = numbers("cycles_per_instruction", cycles_per_instruction, positive=True)
     time_s: Numbers = numbers("instructions", instructions) * cycles * numbers("cycle_s", cycle_s)
     return time_s
@@ -87,9 +87,9 @@ def time_with_cache_s(
     accesses_per_instruction: ArrayLike = 1.0,
     as_printed: bool = False,
 ) -> Numbers:
-    """Equation 3.4: IC x CC x (CPI + AR x MR x MP), seconds; the source has an AR of 1.
+    """Equation 3.4: IC x CC x (CPI + AR x MR x MP), the seconds with a cache.
 
-    As printed it is IC x CPI x CC x (1 + MR x MP).
+    The source has AR = 1. As printed it is IC x CPI x CC x (1 + MR x MP).
     """
     without = time_without_cache_s(instructions, cycles_per_instruction, cycle_s)
     overhead = cache_overhead(
@@ -108,9 +108,9 @@ def cache_overhead(
     accesses_per_instruction: ArrayLike = 1.0,
     cycles_per_instruction: ArrayLike = 1.0,
 ) -> Numbers:
-    """Equation 3.5: 1 + MR x MP, the ratio of equations 3.4 and 3.3; 1 + 10 MR with its penalty.
+    """Equation 3.5: 1 + MR x MP, the ratio of equations 3.4 and 3.3.
 
-    The source has AR = 1 and CPI = 1. In general the ratio is 1 + AR x MR x MP / CPI.
+    The source has AR = 1, CPI = 1 and MP = 10. In general the ratio is 1 + AR x MR x MP / CPI.
     """
     cycles = numbers("cycles_per_instruction", cycles_per_instruction, positive=True)
     stalls = stall_cycles(1.0, miss_rate, accesses_per_instruction, miss_penalty_cycles)
@@ -120,7 +120,7 @@ def cache_overhead(
 def sequential_miss_rate(access_bytes: ArrayLike, line_bytes: ArrayLike) -> Numbers:
     """W/L: the miss rate of a sequential read of W bytes at a time in lines of L (section 3.3.1).
 
-    A read of more than a line misses each time.
+    A read of a whole line or more always misses.
     """
     import numpy as np
 

@@ -6,8 +6,8 @@ and the NIC also does work for the host's connections.
 
     X(f) = min(1/(A - f S), 1/(n0 + f n1)),  best at f* = (A - n0)/(S + n1), clipped to 0..1.
 
-Assumes that the cost of a request depends only on the owner of its connection: there is no
-queueing, the share has no effect on caches, and all connections are alike.
+The model assumes that the cost of a request depends only on the owner of its connection: there is
+no queueing, the share has no effect on caches, and all connections are alike.
 """
 
 from __future__ import annotations

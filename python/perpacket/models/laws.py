@@ -4,8 +4,8 @@ Host and NIC work in parallel, and the slowest of host, NIC and wire is the limi
 and Chase, *On the Elusive Benefits of Protocol Offload*, 2003, as used by Patwardhan, Lebeck and
 Sorin, *Communication Breakdown*, section 5.
 
-Assumes that work is divisible and proportional to data, that offload adds no work on the host, and
-that latency and memory are never the limit.
+The model assumes that work is divisible and proportional to data, that offload adds no work on the
+host, and that latency and memory are never the limit.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ def gain_of_cheaper_part(
 ) -> NDArray[np.float64]:
     """The gain in throughput, a fraction, if a part of the busy time costs less.
 
-    The part costs `cost` of what it costs now, from 0 to 1, and the network's share leaves the host
-    too. Shares are fractions of busy CPU time. Section 5.2 of *Communication Breakdown* halves the
-    cost of perl in SlashCode: its 62.5 % follows from perl at 75 % and the network at 1 % of the
-    time. Its text states 75 % of httpd's time and at most 56 % of all, from which 40.8 % follows.
+    `cost` is the part's new cost as a fraction of its cost now, from 0 to 1. The network's share
+    leaves the host too. Shares are fractions of busy CPU time. Section 5.2 of *Communication
+    Breakdown* halves the cost of perl in SlashCode. The gain that it prints, 62.5 %, follows from
+    perl at 75 % and the network at 1 % of the time. But its text states 75 % of httpd's time and at
+    most 56 % of all time, from which a gain of 40.8 % follows.
     """
     part = numbers("part share", part_share, high=1.0)
     network = numbers("network share", network_share, high=1.0)
@@ -122,7 +123,7 @@ def offload(
 
 
 def best_share(gamma: float, alpha: float, beta: float = 1.0) -> float:
-    """The share `p` at which host and NIC are equally busy, at most 1. More has no further gain.
+    """The share `p`, at most 1, at which host and NIC are equally busy; more gains nothing.
 
     p = (gamma+1)/(1 + beta alpha) solves (gamma+1-p) = p beta alpha.
     """

@@ -1,4 +1,4 @@
-"""The inputs of models from a profile."""
+"""Reads the inputs of models from a profile."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from perpacket.errors import ConfigurationError
 NETWORK_LAYERS = ("socket", "tcp", "udp", "ip", "ethernet", "driver", "interrupt")
 """Layers that count as communication: the stack, its driver and its interrupts.
 
-*Communication Breakdown* counts stack and driver. System calls and the copy between user and
-socket belong to the application, but a profile counts the copy in `socket`.
+*Communication Breakdown* counts the stack and the driver. It counts system calls and the copy
+between user and socket as the application's work, but a profile counts the copy in `socket`.
 """
 
 

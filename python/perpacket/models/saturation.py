@@ -1,4 +1,4 @@
-"""Throughput against connections: it grows with them until the server is saturated.
+"""Throughput grows with the number of connections until the server is saturated.
 
     X(n) = min(n X(m) / m, X(m) / U(m)),  from throughput X and utilization U at m connections
 
@@ -6,9 +6,8 @@ These are the asymptotic bounds of a closed queueing network: few customers neve
 saturated server works at its service rate. Source: Denning and Buzen, *The Operational Analysis of
 Queueing Network Models*, ACM Computing Surveys 10(3), 1978.
 
-Assumes that the cost of a request does not depend on the number of connections, and that clients
-and the network are never the limit. It is an upper bound, because it omits queueing between the two
-cases.
+The model assumes that the cost of a request does not depend on the number of connections, and that
+clients and the network are never the limit. It omits queueing, so it is an upper bound.
 """
 
 from __future__ import annotations

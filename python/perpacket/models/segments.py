@@ -2,12 +2,12 @@
 
     cost(n) = fixed + each n, a line through the costs at two numbers of segments
 
-Source: the split of protocol processing into a cost per request and a cost that grows with its
-data, Clark, Jacobson, Romkey and Salwen, *An Analysis of TCP Processing Overhead*, IEEE
-Communications Magazine 27(6), 1989.
+Source: Clark, Jacobson, Romkey and Salwen, *An Analysis of TCP Processing Overhead*, IEEE
+Communications Magazine 27(6), 1989, who divide protocol processing into a fixed cost and a cost
+that grows with the data.
 
-Assumes that every segment costs the same: there is no segmentation offload, and large responses
-cause no more cache misses.
+The model assumes that every segment costs the same: there is no segmentation offload, and large
+responses cause no more cache misses.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The scheduler distributes jobs over workers, and repeats the jobs of a dead work
 Workers need this version of perpacket. They return outcomes and write no file. Dask cannot stop a
 run that a worker has begun: after Ctrl-C it runs to its end, and its outcome is lost.
 
-Jobs are pickled. Use a cluster only in a trusted network: whoever reaches its ports can run any
-code.
+Jobs are pickled. Use a cluster only in a trusted network: anyone who can connect to its ports can
+run code on its workers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ClusterExecutor:
     ) -> None:
         """The cluster at `address`, as `tcp://HOST:8786`.
 
-        `on_remark` is called when no worker is left, and when there is one again. Raises
+        Calls `on_remark` when the last worker disappears, and when a worker appears again. Raises
         `ConfigurationError` on an invalid address.
         """
         if not ADDRESS.fullmatch(address):

@@ -53,14 +53,14 @@ class RunConfiguration:
     order: Order = "random"
     """The order of the points in a block of a measured study."""
     stopping: Stopping | None = None
-    """With a stopping rule, a point may not need all `seeds`."""
+    """With a stopping rule, a point may need fewer runs than there are `seeds`."""
     definition: str = ""
     """The resolved study as the text of its file, which the directory stores as `study.toml`. A
     directory of an earlier version lacks it for a built-in study."""
 
 
 class StoppingModel(BaseModel):
-    """`until` of the file."""
+    """The key `until` of the file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     quantity: str
@@ -144,7 +144,7 @@ def study_of(configuration: RunConfiguration) -> Study:
 
 
 def _check_factors(study: Study, names: list[str]) -> None:
-    """Raise `ConfigurationError` on the name of a parameter in which the points differ."""
+    """Raise `ConfigurationError` if a parameter in `names` is a factor of the study."""
     for name in names:
         if len({dict(point.overrides).get(name) for point in study.points}) > 1:
             raise ConfigurationError(

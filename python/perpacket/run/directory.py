@@ -64,7 +64,7 @@ class RunDirectory:
     """A run directory on disk. `create` makes one, `open` reads one."""
 
     def __init__(self, path: Path, configuration: RunConfiguration) -> None:
-        """For `create` and `open` only."""
+        """Only `create` and `open` call this."""
         self.path = path
         self.configuration = configuration
 
@@ -145,7 +145,7 @@ class RunDirectory:
         No result depends on them. Raises `CorruptObservation` when the file is damaged.
         """
         file = self.path / ENVIRONMENT
-        hint = "no result depends on it: restore it from a copy, or move it away"
+        hint = "restore the file from a copy, or move it away: no result depends on it"
         return read_json(file, hint) if file.exists() else {}
 
     def study(self) -> Study:
@@ -191,7 +191,7 @@ class RunDirectory:
     def failures(self) -> list[Failure]:
         """The runs that failed and are still missing, in the order of points and seeds.
 
-        Raises `CorruptObservation` when this run did not write a file.
+        Raises `CorruptObservation` when a file is not from this run.
         """
         found = []
         for point in self.configuration.points:
@@ -244,7 +244,7 @@ class RunDirectory:
         return have + sum(point.name in names for point, _ in self.missing())
 
     def times(self) -> tuple[datetime, datetime]:
-        """When the directory was made, and when its last observation was written; UTC."""
+        """The times (UTC) of the directory's creation and of its last observation."""
         began = (self.path / CONFIGURATION).stat().st_mtime
         files = (self.path / OBSERVATIONS).glob("*.json")
         last = max((file.stat().st_mtime for file in files), default=began)
@@ -253,7 +253,7 @@ class RunDirectory:
     def read_observations(self) -> list[Observation]:
         """The observations that exist, in the order of points and seeds.
 
-        Raises `CorruptObservation` naming each file that this run did not write.
+        Raises `CorruptObservation` naming each file that is not from this run.
         """
         found: list[Observation] = []
         damaged: list[str] = []

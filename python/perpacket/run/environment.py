@@ -1,6 +1,6 @@
 """The machine and the versions of a run, for `environment.json`.
 
-It has no host name and no path, so that a published report does not identify its owner.
+The file has no host name and no path, so that a published report does not identify its owner.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ GIT_S = 60.0
 """Time-out of git, which reads every file. A slow disk may need this long."""
 
 PACKAGES = ("numpy", "polars", "altair", "typer", "pydantic")
-"""Packages whose version may matter to a result or its report."""
+"""Packages whose version may change a result or its report."""
 
 
 def describe() -> dict[str, object]:
-    """The machine now. Facts that cannot be read are null, with a reason in `lacks`."""
+    """The machine now. A fact that cannot be read is None, and `lacks` has the reason."""
     processor = Path("/sys/devices/system/cpu/cpu0")
     facts: dict[str, object] = {
         "cpu": cpu_model(),

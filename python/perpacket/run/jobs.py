@@ -73,9 +73,9 @@ class Executor(Protocol):
     """Runs jobs, several at the same time."""
 
     def check(self) -> None:
-        """Raise `MachineLacks` or `ConfigurationError` when it cannot run any job.
+        """Raise `MachineLacks` or `ConfigurationError` when the executor cannot run any job.
 
-        Called before anything is written.
+        The caller checks this before it writes anything.
         """
         ...
 
@@ -92,7 +92,7 @@ class Executor(Protocol):
         ...
 
     def describe(self) -> Mapping[str, object]:
-        """Its kind and its size, for `environment.json`."""
+        """The executor's kind and size, for `environment.json`."""
         ...
 
 

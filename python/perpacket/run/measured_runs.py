@@ -5,8 +5,8 @@ every point once, with one seed. The seed shuffles the block, so that drift duri
 machine's temperature, other tenants) affects all points alike, and points are compared within a
 block. The order depends only on the seed, so a resumed study continues in the same order.
 
-A run that fails is recorded and the study continues: one dead server must not end the other runs.
-Several failures in a row end it, because then all runs have the same problem.
+A failed run is recorded and the study continues, because one dead server must not end the other
+runs. Several failures in a row end the study, because then the other runs would probably fail too.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def begin(
 ) -> RunDirectory:
     """Run every point of `configuration` that can run here into the new directory `path`.
 
-    `executor` runs the simulated points, before the measured ones: at the same time they would
-    disturb each other. Raises `MachineLacks` when no point can run here, and what `execute` and
+    `executor` runs the simulated points before the measured ones, because simulations would disturb
+    a measurement. Raises `MachineLacks` when no point can run here, and what `execute` and
     `simulated_runs.execute` raise.
     """
     runner = study.measurer
@@ -97,10 +97,10 @@ def resume(
         for name, now in setup.identity.items():
             if name in before and before[name] != now:
                 raise ConfigurationError(
-                    f"{directory.path} was begun with {name} {before[name]}, here it is {now}",
+                    f"{directory.path} was begun with {name} {before[name]}, now it is {now}",
                     parameter=name,
                     value=str(now),
-                    hint="resume it where it was begun, or run the study again",
+                    hint="resume it on that testbed, or run the study again",
                 )
         if setup.left_out:
             raise MachineLacks(
@@ -127,7 +127,8 @@ def _set_up(
 ) -> Iterator[SetupDescription]:
     """Set up the runner's machines.
 
-    If they lack something, raise `MachineLacks` or, unless `is_required`, leave out all points.
+    If the machines lack something, raise `MachineLacks`; unless `is_required`, leave out all points
+    instead.
     """
     with ExitStack() as stack:
         setup = SetupDescription({})
@@ -219,7 +220,7 @@ def execute(
 def _of_one_stage(
     directory: RunDirectory, due: list[tuple[Point, int]], second: SecondStage | None
 ) -> list[tuple[Point, int]]:
-    """The runs of the first stage. If none is left, begin the second stage, with its runs."""
+    """The due runs of the first stage; if none is left, begin the second stage and return its."""
     if second is None:
         return due
     if first := [run for run in due if run[0].name not in second.points]:
@@ -236,7 +237,7 @@ def _run_all(
     total: int,
     failed_in_a_row: list[Failure],
 ) -> int:
-    """Run these one after another; returns the number of new observations.
+    """Run the runs in `due` one after another; returns the number of new observations.
 
     `failed_in_a_row` continues from batch to batch.
     """

@@ -55,7 +55,7 @@ def identity(point: Point, seed: int) -> dict[str, object]:
 
 
 def read(file: Path, study: str, point: Point, seed: int) -> Observation:
-    """Read one observation and check that it is of this point and seed.
+    """Read one observation and check that it belongs to this point and seed.
 
     Raises `FileNotFoundError` when there is no file, and `CorruptObservation` when it is damaged.
     """
@@ -118,7 +118,7 @@ def texts_for_numbers(
 
 
 def number(observation: Observation, name: str) -> float | None:
-    """A number of the result by its dotted name; None where the result lacks it."""
+    """A number of the result by its dotted name; None if the result lacks it."""
     found: object = observation.result
     for part in name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
@@ -126,7 +126,7 @@ def number(observation: Observation, name: str) -> float | None:
 
 
 def to_row(point: Point, observation: Observation) -> dict[str, object]:
-    """The row of an observation: the run, its factors, its result and its timing.
+    """The row of an observation: the run, the factors, the result and the timing.
 
     Numbers of the result are floats, so that a column has one type.
     """

@@ -1,9 +1,9 @@
 """Runs jobs in processes of this machine: a crash in one run does not end the study.
 
-Each worker is a process with a pipe. It receives one job at a time, and sends its progress and its
-outcome. When a worker dies (the kernel kills a process that uses too much memory), another worker
-repeats its job. After `MOST_DEATHS` deaths the job has failed. When this process dies, the pipes of
-the workers close and the workers end.
+Each worker is a process with a pipe. A worker receives one job at a time, and sends its progress
+and its outcome. When a worker dies, as when the kernel kills a process that uses too much memory,
+another worker repeats its job. After `MOST_DEATHS` deaths the job has failed. When this process
+dies, the pipes of the workers close and the workers end.
 """
 
 from __future__ import annotations

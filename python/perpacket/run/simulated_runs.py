@@ -22,7 +22,7 @@ def execute(
     on_progress: ProgressFunction | None = None,
     only: Collection[str] | None = None,
 ) -> int:
-    """Run every observation that `directory` is missing; returns the number of runs.
+    """Run every simulation whose observation is missing; returns the number of runs.
 
     `only` names the points; by default all run. The first failure stops the others; finished
     observations stay. Raises `RunFailed` naming point and seed, `ConfigurationError` when a point

@@ -7,7 +7,7 @@ from perpacket.study.point import Point
 from perpacket.study.runner import Outcome, Run
 
 TIMING_KEYS = ("wall_s", "packets_per_wall_s")
-"""Keys of a result that depend on the machine it was simulated on."""
+"""Keys of a result that depend on the machine that simulated the run."""
 
 
 class SimulationRun:

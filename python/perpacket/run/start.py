@@ -112,7 +112,7 @@ def _simulate(
     executor: Executor,
     on_progress: ProgressFunction | None,
 ) -> int:
-    """Run the simulations that are due until none is; returns the number of new observations."""
+    """Run due simulations until none is left; returns the number of new observations."""
     count = 0
     while ran := simulated_runs.execute(directory, study.runner, executor, on_progress):
         count += ran
@@ -124,8 +124,8 @@ def _simulate(
 def _checked_executor(study: Study, executor: Executor | None) -> Executor:
     """The executor of the simulated points, threads by default.
 
-    Raises what its `check` raises, and `ConfigurationError` when one is given for a study that
-    only measures.
+    Raises what the executor's `check` raises, and `ConfigurationError` when an executor is given
+    for a study that only measures.
     """
     if executor is not None and not study.is_simulated:
         raise ConfigurationError(

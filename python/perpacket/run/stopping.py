@@ -18,7 +18,7 @@ from perpacket.study.stopping import Stopping
 
 
 def is_narrow(rule: Stopping, values: Sequence[float | None]) -> bool:
-    """Whether these runs are enough. They are not when a run lacks the number."""
+    """Whether these runs are enough; they are not if a run has no value."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values) or len(numbers) < max(2, rule.least):
         return False

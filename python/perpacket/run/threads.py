@@ -47,7 +47,7 @@ class ThreadExecutor:
             self._stopped = True
 
     def _outcome(self, job: Job) -> Outcome:
-        """Prepare a run and run it. Until its end it is in `_active`, for `_stop` and `active`."""
+        """Prepare a run and run it. `_active` lists it meanwhile, for `_stop` and `active`."""
         run = job.prepare()
         with self._lock:
             if self._stopped:

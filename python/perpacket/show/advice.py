@@ -36,8 +36,8 @@ def lines(report: Report, columns: int) -> Iterator[str]:
         yield ""
         yield from entry(place, one, columns)
     for title, rows in (
-        ("Looked at, and does not apply:", readable),
-        ("Not judged, as something could not be read:", unread),
+        ("Do not apply:", readable),
+        ("Not judged, because something could not be read:", unread),
     ):
         if rows:
             yield ""
@@ -46,7 +46,7 @@ def lines(report: Report, columns: int) -> Iterator[str]:
 
 
 def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
-    """The changes that share a reason, and the reason."""
+    """The lines of each reason, with the changes that have it."""
     by_reason: dict[str, list[str]] = {}
     for row in rows:
         by_reason.setdefault(row.reason, []).append(label(row))
@@ -61,7 +61,7 @@ def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
 
 
 def headline(report: Report) -> str:
-    """As `5.0 s of nginx on eth0: 1,204 samples. Shares are of the 62 % on ...`."""
+    """A line such as `5.0 s of nginx on eth0: 1,204 samples. Shares are of the 62 % on ...`."""
     server = f" of {report.server}" if report.server else ""
     places = ", ".join(report.interfaces) or "no interface with packets"
     return (
@@ -102,7 +102,7 @@ def published(source: Source) -> str:
 
 
 def sentence(text: str) -> str:
-    """A text with a capital at its start and a full stop, unless it starts with a name."""
+    """A text with a full stop, and a capital letter unless it begins with a name."""
     first = text.split(" ", 1)[0]
     capital = (
         text[:1].upper() + text[1:]
@@ -124,7 +124,7 @@ def bound_text(one: Advice) -> str:
 
 
 def percent(share: Interval) -> str:
-    """As `11 % [8, 14]`."""
+    """A share with its interval, such as `11 % [8, 14]`."""
     decimals = 0 if share.value >= 0.1 else 1
     value, low, high = (
         f"{100 * number:.{decimals}f}" for number in (share.value, share.low, share.high)
@@ -133,7 +133,7 @@ def percent(share: Interval) -> str:
 
 
 def next_line(report: Report) -> str:
-    """The change to try next, in a line; empty if none can be tried."""
+    """A line with the change to try next; empty if none can be tried."""
     one = report.to_try
     if one is None:
         return ""
@@ -188,7 +188,7 @@ def _bound(bound: Bound) -> dict[str, object]:
 
 
 MOST_POINTS = 8
-"""The points of a run whose advice a report shows."""
+"""The most points of a run whose advice a report shows."""
 
 
 def run_table(analysis: Analysis) -> Table | None:

@@ -47,7 +47,7 @@ def together(analysis: Analysis) -> list[Change]:
 
 
 def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
-    """The table of changes and loads, and the best together."""
+    """The table of changes and loads, and the table of the best changes together."""
     from perpacket.show.terminal import TextTable
 
     loads, names, found = matrix(analysis)
@@ -64,7 +64,7 @@ def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
         )
         tables.append(TextTable(title, ("change", *loads, "published"), rows, tuple(loads)))
     if whole := together(analysis):
-        headings = ("load", "changes", "us a unit, as it was", "us a unit, together", "ratio")
+        headings = ("load", "changes", "us a unit, before", "us a unit, together", "ratio")
         rows = tuple(
             (
                 row.name,
@@ -85,7 +85,7 @@ def _ratio_text(row: Change | None) -> str:
 
 
 def tables_of(analysis: Analysis) -> list[Table]:
-    """The table of changes and loads, and the best together; none for other studies."""
+    """The table of changes and loads, and the table of the best together; none in other studies."""
     loads, names, found = matrix(analysis)
     tables = []
     if names:
@@ -132,7 +132,7 @@ def tables_of(analysis: Analysis) -> list[Table]:
 
 
 def figure_table(found: ChangeSet) -> Table:
-    """The rows of a figure, with what the chart has no room for."""
+    """The rows of a figure, with the numbers that do not fit in the chart."""
     return Table(
         identifier="",
         caption="Ratios of processor time with their intervals, and the layers whose time is shown "
@@ -166,7 +166,7 @@ def _css(row: Change) -> str:
 
 
 def layers_text(row: Change) -> str:
-    """The layers whose time a unit is shown to differ: `TCP -1.2 [-1.8, -0.6]`."""
+    """The layers whose time per unit is shown to differ, as `TCP -1.2 [-1.8, -0.6]`."""
     return "; ".join(f"{in_words(layer)} {typographic(str(shift))}" for layer, shift in row.layers)
 
 

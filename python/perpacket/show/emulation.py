@@ -1,4 +1,4 @@
-"""The tables of an emulation: costs a packet by layer, by kind and by direction."""
+"""The tables of an emulation: costs per packet by layer, by kind and by direction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tables(document: Mapping[str, Any]) -> list[TextTable]:
 
 
 def structures_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """The structures with most misses of data."""
+    """The structures with the most data misses."""
     columns = columns_of(rows[0])
     headings = ("structure", "lines", *columns)
     cells = [
@@ -53,7 +53,7 @@ def structures_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
 
 
 def lines_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """The lines with most misses of data among structures whose members are known."""
+    """The lines with the most data misses, of structures whose members are known."""
     columns = columns_of(rows[0])
     path = next(iter(columns.values()))
     lines = [(row["structure"], line) for row in rows for line in row["lines"] if line["members"]]
@@ -72,12 +72,12 @@ def lines_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
 
 
 def last_names(members: Sequence[str]) -> list[str]:
-    """The members without the structures that they are in."""
+    """The members' own names, without the names of enclosing structures."""
     return [member.rpartition(".")[2] for member in members]
 
 
 def declared_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """The lines that the kernel declares for a direction, beside those that missed."""
+    """The lines that the kernel declares for a direction, beside the lines with misses."""
     headings = ("structure", "direction", "declared", "of them missed", "missed", "share")
     cells = [
         (
@@ -131,7 +131,7 @@ def at(cost: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def cell(estimate: Mapping[str, Any]) -> str:
-    """A value with half the width of its interval, where it has one."""
+    """A value, with half the width of its interval if it has one."""
     value = estimate["value"]
     decimals = 0 if value >= 1000 else 1 if value >= 100 else 2
     text = f"{value:,.{decimals}f}"
@@ -141,7 +141,7 @@ def cell(estimate: Mapping[str, Any]) -> str:
 
 
 def headline(document: Mapping[str, Any]) -> str:
-    """What ran: the server, its clients, the packets and the machine."""
+    """A line on the emulation: the server, its clients, the packets and the machine."""
     settings, packets = document["settings"], document["packets"]
     counted = (
         f"{packets['sent']:,} packets sent and {packets['received']:,} received in "

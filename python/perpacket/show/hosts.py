@@ -17,7 +17,7 @@ GONE = "no profile"
 
 
 class State(Protocol):
-    """A machine's last profile, or why it has none."""
+    """A machine's last profile, or the reason why it has none."""
 
     @property
     def target(self) -> str:
@@ -31,12 +31,12 @@ class State(Protocol):
 
     @property
     def error(self) -> str:
-        """Why there is no new profile."""
+        """The reason why there is no new profile."""
         ...
 
 
 def table(states: Sequence[State]) -> TextTable:
-    """A row a machine and the total of those that respond; costs in ns a packet."""
+    """A row for each machine, and the total of those that respond; costs in ns per packet."""
     windows = [one.window for one in states if one.window and not one.error]
     names = layers(windows)
     headings = ("host", "packets/s", "busy", "total", *names)
@@ -48,7 +48,7 @@ def table(states: Sequence[State]) -> TextTable:
 
 
 def row(state: State, names: Sequence[str]) -> tuple[str, ...]:
-    """The cells of a machine, without a profile once it has failed."""
+    """The cells of a machine; they are empty after it has failed."""
     if state.error:
         return (f"{state.target}: {GONE}", *("-",) * (3 + len(names)))
     windows = [state.window] if state.window else []
@@ -56,7 +56,7 @@ def row(state: State, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def cells(windows: Sequence[Mapping[str, object]], names: Sequence[str]) -> tuple[str, ...]:
-    """Rates are sums over machines, costs are of all their packets."""
+    """The cells of some machines: the sums of their rates, and the costs over all packets."""
     every = math.fsum(packets(one) for one in windows)
     if not windows:
         return ("-",) * (3 + len(names))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perpacket.study.study import Study
 
 KEYS: Final = "document_keys.toml"
-"""The keys of these documents; docs/reference/documents.md is made from it."""
+"""The file with the keys of these documents, from which docs/reference/documents.md is made."""
 
 SCHEMA: Final = 1
 """Version of the documents that the verbs of `perpacket study` print."""

@@ -1,7 +1,7 @@
-"""The results of a run beside its document, as a Markdown page with charts: for repositories.
+"""The results of a run beside its document, as a Markdown page with charts for a repository.
 
-The page has a heading for each table, figure and section of the document, in this order, so that a
-reader of the document finds its figure 5. Text is escaped for tables alone.
+The page has headings for the tables, then the figures, then the sections of the document, so that
+its reader finds figure 5. Text is escaped only in tables.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def page(analysis: Analysis, file: Path, charts: Sequence[Path]) -> Iterator[str
 
 
 def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterator[str]:
-    """Links to the tables, figures and sections of the document, then each with what is known.
+    """Links to the tables, figures and sections of the document, then each with its results.
 
     `drawn` are the charts by title.
     """
@@ -124,12 +124,12 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
 
 
 def contents(rows: Sequence[Comparison], charts: int) -> str:
-    """What the page has of a place: how many published results agree, charts; or a reason."""
+    """The content of the page for a place: its agreements and charts, or the reason for none."""
     judged = [row for row in rows if row.simulated is not None]
     agreeing = sum(row.verdict in MET for row in judged)
     parts = [f"{agreeing} of {len(judged)} agree"] if judged else []
     parts += [plural(charts, "chart")] if charts else []
-    return ", ".join(parts) or "the reason why not"
+    return ", ".join(parts) or "the reason for no result"
 
 
 def anchor(heading: str) -> str:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 SMALLEST_SHARE = 0.005
-"""Rows below this share of both totals are in the JSON document alone."""
+"""Rows below this share of both totals are only in the JSON document."""
 
 WIDEST = 100
 """An interval with a larger quotient of its ends is not printed."""
 
 ROW_PX = 34
 LEGIBLE_SHARE = 0.06
-"""A rectangle of this share of the width has room for its name."""
+"""A rectangle of at least this share of the width shows its name."""
 
 
 def tables(found: ProfileComparison) -> Iterator[TextTable]:
@@ -68,14 +68,14 @@ def _rows(ratios: Sequence[Ratio]) -> tuple[tuple[str, ...], ...]:
 
 
 def ratio_text(ratio: Ratio) -> str:
-    """`1.05 [1.02, 1.08]`; the value alone without an interval or with a useless one."""
+    """`1.05 [1.02, 1.08]`; only the value if there is no interval or it is too wide."""
     if ratio.interval is not None and ratio.interval.high < WIDEST * ratio.interval.low:
         return ratio.text
     return f"{ratio.second / ratio.first:.3g}" if ratio.first else "-"
 
 
 def headline(found: ProfileComparison) -> str:
-    """What became of the cost, and in which layer most."""
+    """A sentence on the change of the cost, and on the layer that changed most."""
     unit = f"{MEASURES[found.measure]} a {found.unit}"
     total, most = found.total, found.changed_most
     costs = f"{number_text(total.first)} to {number_text(total.second)} {unit}"
@@ -118,8 +118,8 @@ def write_flame_graph(found: ProfileComparison, path: Path) -> None:
 def flame_graph(found: ProfileComparison) -> str:
     """An SVG file: B's cost by layer and by kind of work, coloured by the difference to A.
 
-    A rectangle's width is B's cost. Vermillion became dearer, blue cheaper; the colour is full at
-    the largest difference.
+    A rectangle's width is B's cost. Its colour is vermillion if B is dearer and blue if B is
+    cheaper, and strongest at the largest difference.
     """
     from perpacket.show.charts import drawing
 

@@ -24,7 +24,7 @@ AGREEMENT_CLASSES: Final = {
     Agreement.DIFFER: ("\N{NOT EQUAL TO}", "verdict-differs"),
 }
 UNDECIDED: Final = ("\N{EN DASH}", "verdict-not-simulated")
-"""Sign and class of the style sheet: two methods agree, differ, or are undecided."""
+"""The sign and the CSS class of each verdict: two methods agree, differ, or are undecided."""
 
 
 def contest_tables(contests: Sequence[ContestResult]) -> list[Table]:
@@ -95,7 +95,7 @@ def _position(crossing: Crossing) -> Cell:
 
 
 def method_table(analysis: Analysis) -> Table | None:
-    """Every pair of methods, in the study's order; None where none are compared."""
+    """Every pair of methods, in the study's order; None if no methods are compared."""
     if not analysis.methods:
         return None
     columns = ("Scenario", "Quantity", "Method", "%", "Other method", "%", "Difference", "Verdict")

@@ -132,14 +132,14 @@ def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
 
 
 def _remark(row: Comparison) -> str:
-    """The point that a change starts from, and the note on a published value."""
+    """The point from which a change starts, and the note on the published value."""
     published = row.published
     start = f"from {published.against}" if published.judged == "direction" else ""
     return "; ".join(filter(None, (start, published.note)))
 
 
 def interval_cell(interval: Interval | None) -> Cell:
-    """A mean with its interval below it; empty where there is none."""
+    """A mean with its interval below it; empty if there is none."""
     if interval is None:
         return Cell("")
     value, _, bounds = typographic(str(interval)).partition(" ")

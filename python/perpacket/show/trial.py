@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 MOST_WINDOWS = 3000
-"""Windows of a second, about an hour."""
+"""The most windows that the headline suggests: windows of a second take about an hour."""
 
 SMALLEST_LAYER = 0.005
-"""Layers below this share of the cost are in the JSON document alone."""
+"""Layers below this share of the cost are only in the JSON document."""
 
 
 COUNTED = {PATH: "the layers of the packet's path", ALL: "all programs"}
@@ -104,14 +104,14 @@ def row(one: Effect, indent: str = "") -> tuple[str, ...]:
 
 
 def amount(value: float) -> str:
-    """A number with three or more digits."""
+    """A number with at least three digits."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
 
 def undone_lines(outcome: Outcome) -> Iterator[str]:
-    """A line for each setting that the trial did not restore without a problem."""
+    """A line for each setting that the trial did not restore, or restored with a remark."""
     for one in outcome.undone:
         detail = f" ({one.detail})" if one.detail else ""
         yield f"{one.title}: {one.outcome}{detail}"
@@ -134,7 +134,7 @@ def ratios_of(allocation: Allocation) -> dict[tuple[str, ...], Interval]:
 
 
 def factorial_table(allocation: Allocation, unit: str) -> TextTable:
-    """The effects of a factorial trial on the processor time a unit of work."""
+    """The effects of a factorial trial on the processor time per unit of work."""
     rows = [
         (
             " x ".join(effect),

@@ -10,7 +10,7 @@ from perpacket.study.point import Level
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A quantity of competitors (the levels of one factor), compared along another factor."""
+    """Competitors (the levels of one factor), compared in a quantity along another factor."""
 
     title: str
     competitor: str

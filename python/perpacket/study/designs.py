@@ -4,7 +4,7 @@
 |---|---|
 | `full` | every combination |
 | `two-level` | every combination of two levels each: 2^k, from which effects are computed |
-| `fraction` | a part of these, 2^(k-p): `generators` makes some factors products of others |
+| `fraction` | a part of these, 2^(k-p); `generators` define some factors as products of others |
 | `sweeps` | one factor after another over its levels, the others at their first level |
 
 Each combination is replicated: `two-level` with r replications is the 2^k r design.
@@ -24,13 +24,13 @@ from perpacket.study.point import Level, StudyError, first_names
 DesignKind = Literal["full", "two-level", "fraction", "sweeps"]
 
 MOST_POINTS = 4096
-"""More points would run for weeks, so the factors have a mistake."""
+"""A study with more points would run for weeks; its factors probably contain a mistake."""
 
 MOST_CONFOUNDED = 4
-"""The number of confounded effects that a sentence names. The others are higher interactions."""
+"""The number of confounded effects that a sentence names, the lowest interactions first."""
 
 FINEST_RESOLUTION = 3
-"""At this resolution a factor is confounded with an interaction of two others."""
+"""At this resolution a factor is confounded with the interaction of two other factors."""
 
 Combination = Mapping[str, Level]
 """A level for each factor."""
@@ -83,8 +83,8 @@ def combinations(
 ) -> tuple[tuple[Combination, ...], factorial.Design | None]:
     """The combinations of a design, and the two-level design if there is one.
 
-    Without factors there is one empty combination. Raises `StudyError` naming the factor and what
-    the design needs.
+    Without factors there is one empty combination. Raises `StudyError` that names the factor and
+    the requirement of the design.
     """
     if generators and kind != "fraction":
         raise StudyError(f"generators are for the design fraction, not for {kind}")

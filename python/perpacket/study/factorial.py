@@ -47,7 +47,10 @@ class Design:
         return tuple(math.prod(signs[index] for index in indices) for signs in self.runs)
 
     def confounded(self) -> tuple[tuple[Effect, ...], ...]:
-        """Groups of effects that cannot be separated, simplest first; one each in full designs."""
+        """Groups of effects that cannot be separated, simplest first.
+
+        In a full design each group has one effect.
+        """
         base = [factor for factor in self.factors if factor not in self.generators]
         masks = {factor: 1 << index for index, factor in enumerate(base)}
         # A factor times itself is the mean, so a product of factors is the exclusive or of their
@@ -64,8 +67,8 @@ class Design:
     def resolution(self) -> int | None:
         """The number of factors in the shortest effect confounded with the mean.
 
-        At resolution 3 main effects are confounded with interactions of two factors, at 4 they are
-        not. None for a full design.
+        At resolution 3, main effects are confounded with interactions of two factors. At resolution
+        4 they are not. None for a full design.
         """
         with_mean = next(group for group in self.confounded() if () in group)
         return min((len(effect) for effect in with_mean if effect), default=None)
@@ -84,7 +87,7 @@ def full(factors: Sequence[str]) -> Design:
 
 
 def fraction(factors: Sequence[str], generators: Mapping[str, Sequence[str]]) -> Design:
-    """Every combination of `factors`, with added factors that equal products of them.
+    """Every combination of `factors`, with added factors that are products of these.
 
     `fraction(["A", "B", "C"], {"D": ["A", "B", "C"]})` is a 2^(4-1) design. Raises `StudyError` on
     a repeated or unknown name and on a product of fewer than two factors.

@@ -44,13 +44,13 @@ class Figure:
       comparisons, comma-separated | |
     | `ways` | factor (numeric) | question of the method comparisons, a line for each method | |
     | `laws` | ignored; a mark for each point | `share`, of the busy processor, by layer | |
-    | `comparisons-beside` | ignored; a mark for each comparison | quantities of the comparisons,
-      comma-separated, for those of a whole study instead of a run | |
+    | `comparisons-beside` | ignored; a mark for each comparison | quantities of the comparisons of
+      the whole study, comma-separated | |
     | `heat-map` | factor (numeric) | column of the observations, as colour | factor
       (numeric): the rows |
     | `effects` | ignored; a bar for each effect | response of the two-level design | |
-    | `changes` | factor, a row for each level | quantity at each point over that at its baseline |
-      factor: the loads |
+    | `changes` | factor, a row for each level | quantity at each point, divided by that at its
+      baseline | factor: the loads |
 
     `where` selects the points whose factor (or `configuration`, or `point`) has that level.
     `title` describes the content, `caption` explains it.
@@ -73,7 +73,7 @@ class Figure:
         return all(levels.get(key) == level for key, level in self.where.items())
 
     def has_enough(self, points: tuple[Point, ...]) -> bool:
-        """Whether these points are enough to draw it: an axis needs two levels."""
+        """Whether these points are enough to draw the figure: an axis needs two levels."""
         selected = [point for point in points if self.selects(point)]
         if self.kind in ("curve", "relative", "stacked-layers", "stacked-parts", "ways"):
             return len({_levels(point).get(self.x) for point in selected}) > 1

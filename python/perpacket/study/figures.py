@@ -47,7 +47,7 @@ def _filled(file: StudyFile, table: FigureTable | ContestTable) -> Iterator[dict
 
 
 def _value(value: object, words: Words) -> object:
-    """The value with words inserted; a text that is one `{word}` has the type of its entry."""
+    """The value with words inserted. A text that is only `{word}` becomes the word's value."""
     if isinstance(value, dict):
         return {name: _value(level, words) for name, level in value.items()}
     if not isinstance(value, str):

@@ -80,15 +80,15 @@ class Experiment(Table):
     against: str = ""
     """The name of the baseline."""
     lengths: list[Length] = Field(default_factory=list)
-    """The lengths that include it; all if empty."""
+    """The lengths that include the experiment; all if empty."""
     on_request: bool = False
-    """Whether it only runs when `--only` names it."""
+    """Whether the experiment runs only if `--only` names it."""
     design: DesignKind = "full"
     generators: dict[str, list[str]] = Field(default_factory=dict)
     levels: dict[str, Scalar] = Field(default_factory=dict)
-    """Factors that do not vary here."""
+    """Factors that do not vary in this experiment, with their level."""
     cases: list[dict[str, Scalar]] = Field(default_factory=list)
-    """Levels that belong together; the design runs in each case."""
+    """Sets of levels that occur together. The design runs once in each case."""
     factors: dict[str, list[Scalar]] = Field(default_factory=dict)
     scenario: dict[str, Scalar] = Field(default_factory=dict)
 
@@ -139,8 +139,9 @@ class StudyFile(Table):
     question: str = ""
     kind: Kind
     runner: Literal["web", "media", "router", "bench", "what-if", "emulated"] = "web"
-    """Measures a web server or the bulk sender, a media server, a router, the machine, or catalogue
-    changes under the loads of `web`; `emulated` runs an unmodified kernel on another machine."""
+    """`web` measures a web server or the bulk sender, `media` a media server, `router` a router,
+    `bench` the machine, and `what-if` catalogue changes under the loads of `web`. `emulated` runs
+    an unmodified kernel on an emulated machine."""
     design: DesignKind = "full"
     generators: dict[str, list[str]] = Field(default_factory=dict)
     quantities: list[str] = Field(default_factory=list)
@@ -161,18 +162,18 @@ class StudyFile(Table):
     scenario: dict[str, Scalar] = Field(default_factory=dict)
     factors: dict[str, list[Scalar]] = Field(default_factory=dict)
     levels: dict[str, Scalar] = Field(default_factory=dict)
-    """The factors of all points, with the level in experiments that do not vary the factor."""
+    """The level of each factor in experiments that do not vary the factor."""
     labels: dict[str, dict[str, Scalar]] = Field(default_factory=dict)
-    """Levels of a factor in the results, by the levels in this file."""
+    """For a factor, the level in the results by the level in this file."""
     when: list[Rule] = Field(default_factory=list)
     without: list[Condition] = Field(default_factory=list)
-    """Combinations of levels that do not run."""
+    """Combinations of levels that the study leaves out."""
     experiment: list[Experiment] = Field(default_factory=list)
     lists: dict[str, list[dict[str, str | bool | int | float | dict[str, Scalar]]]] = Field(
         default_factory=dict
     )
-    """Tables of words that `{word}` inserts. `each` of a figure or contest names lists: there is
-    one figure or contest for each combination of their entries."""
+    """Lists of entries; an entry has the values of `{word}`. The key `each` of a figure or contest
+    names lists, and the study has one figure or contest for each combination of their entries."""
     figure: list[FigureTable] = Field(default_factory=list)
     contest: list[ContestTable] = Field(default_factory=list)
     published: list[PublishedRow] = Field(default_factory=list)
@@ -199,7 +200,9 @@ class StudyFile(Table):
         for name, levels in self.factors.items():
             _check_levels(name, levels)
             if name in self.scenario:
-                raise ValueError(f"{name} is in factors and in scenario: it must be in one of them")
+                raise ValueError(
+                    f"{name} is in factors and in scenario: expected in only one of them"
+                )
         if self.factors and self.experiment:
             raise ValueError(
                 "factors: expected inside each [[experiment]], because the file has experiments"
@@ -235,7 +238,7 @@ class StudyFile(Table):
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
-        """The experiments; a file without any is one experiment."""
+        """The experiments; a file without experiments is one experiment."""
         if self.experiment:
             return tuple(self.experiment)
         whole = Experiment(design=self.design, generators=self.generators, factors=self.factors)
@@ -301,7 +304,7 @@ def _read(path: Path) -> str:
 
 
 def _merged(base: Content, own: Content) -> Content:
-    """The included tables, replaced by a file's values; limits are appended."""
+    """The included tables with the values of a file in place of theirs; limits are appended."""
     found = dict(base)
     for key, value in own.items():
         below = found.get(key)

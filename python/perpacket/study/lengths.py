@@ -4,7 +4,7 @@ Any value of a study's file may be a table with one value for each length:
 
     "run.duration_s" = { quick = 0.5, default = 1.0, full = 10.0 }
 
-A length that the table lacks has the default's value.
+If the table lacks a length, that length has the default's value.
 """
 
 from __future__ import annotations

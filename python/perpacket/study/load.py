@@ -1,4 +1,4 @@
-"""Reads the file of a study: of perpacket, of a user, or of a run."""
+"""Reads the file of a study: a built-in one, a user's, or the one that a run stored."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def build(
     is_built_in: bool = False,
     traces: Mapping[str, str] | None = None,
 ) -> Study:
-    """The study that a text defines, at one length with all experiments or `only` some.
+    """The study that a text defines, at one length, with all experiments or those in `only`.
 
-    `traces` are the files of logs by name, in place of a synthesized trace.
+    `traces` are the files of logs by name, which replace a synthesized trace.
     Errors name `where`, the path of the file.
     """
     content = study_file.read_content(text, where)
@@ -96,7 +96,7 @@ def build(
 
 
 def of_text(text: str, where: Path) -> Study:
-    """The study that a run directory stores: resolved, and built-in if it has `[asked]`."""
+    """The resolved study that a run directory stores; it is built-in if it has `[asked]`."""
     asked = study_file.check(study_file.read_content(text, where), where).asked
     study = build(text, where)
     if asked is None:

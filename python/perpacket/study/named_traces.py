@@ -1,7 +1,7 @@
 """Logs as levels of a study's factor `trace`: `--trace NAME=FILE`, once for each log.
 
-The points that replay a synthesized trace are replaced by those of each log. Figures, and entries
-of lists, are repeated for each log if they are about the synthesized trace.
+The points of each log replace the points that replay a synthesized trace. Figures and entries of
+lists about the synthesized trace are repeated for each log.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from perpacket.errors import ConfigurationError
 from perpacket.study.file import TRACE, Experiment, FigureTable, Rule, StudyFile
 
 FACTOR = "trace"
-"""The factor; experiments without a trace do not set its level."""
+"""The name of the factor. Experiments without a trace do not set its level."""
 
 SYNTHESIZED = "synthesized"
-"""The label of its level without a log."""
+"""The label of the factor's level without a log."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names begin the names of points, which are parts of file names."""
+"""Allowed names of logs. The name of a point begins with it, and is part of file names."""
 
 HINT = "as --trace world-cup=wc.log --trace nasa=nasa.log"
 

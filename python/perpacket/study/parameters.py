@@ -18,7 +18,7 @@ WEB_ONLY = ("load.",)
 
 
 def options_of(runner: str) -> dict[str, str]:
-    """The options of a measured study, by parameter; `runner` is the word in the study's file."""
+    """The options of a measured study, by parameter; `runner` is the key in the study's file."""
     if runner != "media":
         return OPTIONS
     return {name: text for name, text in OPTIONS.items() if not name.startswith(WEB_ONLY)}

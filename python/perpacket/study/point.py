@@ -10,10 +10,10 @@ Level = str | int | float
 """A value of a factor. All levels of a factor have one type, so that they are one column."""
 
 POINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
-"""Names of points are parts of file names."""
+"""Allowed names of points, which are parts of file names."""
 
 MOST_NAMED = 6
-"""Points that a message names; it counts the others."""
+"""The number of points that a message names. It counts the others."""
 
 
 class StudyError(ValueError):

@@ -24,7 +24,7 @@ from perpacket.study.file import (
 from perpacket.study.point import Level, Point
 
 LONGEST_NAME = 120
-"""Names of points are parts of file names, which may have 255 bytes."""
+"""The longest name of a point. It is part of file names, which may have 255 bytes."""
 
 LATENCY, NETWORK = "network.latency_ms", "network.kind"
 
@@ -33,7 +33,7 @@ CONFIGURATION = "configuration"
 measured point the default is its load."""
 
 RESERVED = ("point", "seed", "packets")
-"""Columns of a table of runs. A factor's short name must differ from them."""
+"""Columns of a table of runs. No factor may have one of these as its short name."""
 
 WORD = re.compile(r"\{(\w+)\}")
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Judged = Literal["value", "direction"]
+JudgedBy = Literal["value", "direction"]
 """Whether the value of a figure is compared, or only the direction of a change."""
 
 
@@ -36,9 +36,9 @@ class Published:
     calibration: bool = False
     """Whether the simulator may be calibrated on this figure. Agreement then predicts nothing."""
     note: str = ""
-    judged: Judged = "value"
+    judged: JudgedBy = "value"
     conclusion: str = ""
-    """The sentence of the document that it supports, if one is tested."""
+    """The conclusion of the document that the figure supports, if the study tests one."""
     widest: float = math.inf
     """An interval wider than this, in `unit`, agrees with no value."""
 
@@ -61,13 +61,13 @@ class Place:
     """A table or figure of a document, with what a study shows of it."""
 
     name: str
-    """As `Figure 5`: the published figures whose `where` has this name belong to it."""
+    """A name such as `Figure 5`. The published figures with this name in `where` belong to it."""
     title: str
-    """What it shows, in our words."""
+    """What the table or figure shows, in other words than the document's."""
     charts: tuple[str, ...] = ()
-    """The titles of the study's charts that draw it."""
+    """The titles of the study's charts that show the same."""
     reason: str = ""
-    """Why the study does not show it, or only a part."""
+    """The reason why the study shows nothing of it, or only a part."""
 
 
 def number_text(number: float) -> str:

@@ -33,7 +33,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perpacket.errors import ConfigurationError
-from perpacket.study.published import Judged, Place, Published
+from perpacket.study.published import JudgedBy, Place, Published
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.validation import problem_text
 
@@ -57,13 +57,13 @@ class PublishedRow(BaseModel):
     resolution: int | float | None = None
     against: str | None = None
     calibration: bool = False
-    judged: Judged = "value"
+    judged: JudgedBy = "value"
     conclusion: str = ""
     note: str = ""
 
     @model_validator(mode="after")
     def has_a_number(self) -> PublishedRow:
-        """A figure states a value or bounds, in the unit of its quantity."""
+        """Check that a figure has a value or bounds, in the unit of its quantity."""
         bounded = self.min is not None or self.max is not None
         if (self.value is not None) == bounded:
             raise ValueError("expected either a value or min, max or both")
@@ -102,7 +102,7 @@ class PublishedFile(BaseModel):
 
     @model_validator(mode="after")
     def has_something_of_every_place(self) -> PublishedFile:
-        """A place has published figures, charts, or the reason why it has neither."""
+        """Check that each place has published figures, charts, or the reason why it has neither."""
         named = {name for row in self.figure for name in places_in(row.where)}
         for place in self.place:
             if place.name not in named and not place.charts and not place.reason:
@@ -129,7 +129,7 @@ def rows_about(
 ) -> tuple[Published, ...]:
     """The rows as `Published`, in the file's order; `known` are the names of all points.
 
-    The interval of a measured share must be narrow to agree. Raises `ConfigurationError` naming
+    A measured share agrees only if its interval is narrow. Raises `ConfigurationError` naming
     the row and the point that does not exist.
     """
     for row in rows:

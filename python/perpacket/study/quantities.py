@@ -26,7 +26,7 @@ Rows = Mapping[str, Mapping[int, Row]]
 """Observations by point and seed."""
 
 Value = Callable[[Row], float | None]
-"""A quantity of an observation; None where it has no meaning."""
+"""A quantity of an observation; None if it has no meaning."""
 
 Kind = Literal["amount", "share", "percent", "change"]
 
@@ -115,29 +115,29 @@ class Quantity:
     kind: Kind = "amount"
     better: Literal["higher", "lower", ""] = ""
     counts: str = ""
-    """What is counted."""
+    """The things that the quantity counts."""
     measured: str = ""
-    """How it is measured."""
+    """The method by which the quantity is measured."""
     column: str = ""
-    """The key of the result that it equals; empty if it is computed or scaled."""
+    """The key of the result that has the same number; empty if the quantity is computed."""
     runs: tuple[str, ...] = ()
-    """The kinds of studies whose results always have it."""
+    """The kinds of studies whose results always have the quantity."""
     in_table: bool = False
-    """Whether the report's table of configurations shows it."""
+    """Whether the report's table of configurations shows the quantity."""
 
     @property
     def paired(self) -> bool:
-        """Whether it needs a baseline."""
+        """Whether the quantity needs a baseline."""
         return self.of_ratio is not None
 
     @property
     def least(self) -> float:
-        """Its least possible value."""
+        """The least possible value."""
         return BOUNDS[self.kind][0]
 
     @property
     def most(self) -> float:
-        """Its greatest possible value."""
+        """The greatest possible value."""
         return BOUNDS[self.kind][1]
 
     @property
@@ -170,7 +170,7 @@ def flatten(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def number(row: Row, name: str) -> float | None:
-    """A number of the result; None if it, or a group that contains it, is null.
+    """A number of the result; None if the number, or an object that contains it, is null.
 
     Raises `CorruptObservation` when the result has no such number.
     """
@@ -308,7 +308,7 @@ def part_share(names: Sequence[str]) -> Value:
 
 
 def gamma(row: Row) -> float | None:
-    """Work of the application per work of network code and driver: (1 - share) / share."""
+    """The application's work divided by that of network code and driver: (1 - share) / share."""
     share = cpu_share(CPU_LAYERS["network and driver"])(row)
     return (100 - share) / share if share else None
 

@@ -1,4 +1,4 @@
-"""The interfaces of the runners of a study. `run` and `measure` implement them.
+"""The interfaces of the runners of a study. `perpacket.run` and `perpacket.measure` implement them.
 
 Tests use runners that invent their numbers.
 """
@@ -33,7 +33,7 @@ class Outcome:
 
 
 class Run(Protocol):
-    """One prepared run. It runs once."""
+    """One prepared run, which can be run only once."""
 
     def run(self) -> Outcome:
         """Run to the end; raises `perpacket.errors.Interrupted` after `cancel`."""
@@ -58,11 +58,11 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SecondStage:
-    """The points that run after all others, because they depend on the others' results."""
+    """Points that run after all others, because they depend on the results of the others."""
 
     points: frozenset[str]
     begin: Callable[[Rows], None]
-    """Called with all observations before the first of their runs."""
+    """A function that receives all observations before the first run of these points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class MeasuredRunner(Runner, Protocol):
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters that its points may have."""
+        """The parameters that the runner's points may have."""
         ...
 
     def set_up(self, points: tuple[Point, ...]) -> AbstractContextManager[SetupDescription]:
@@ -96,19 +96,19 @@ class MeasuredRunner(Runner, Protocol):
 
 
 class NamedRunner:
-    """The runner at `package.module:Class`, imported when it is first used.
+    """The runner at `package.module:Class`, imported at its first use.
 
-    So reading a study imports neither the simulator nor the measurement. It can be pickled: the
-    other process imports the runner.
+    Reading a study then imports neither the simulator nor the measurement. A `NamedRunner` can be
+    pickled; the other process imports the runner.
     """
 
     def __init__(self, name: str) -> None:
-        """Name the runner; `name` is resolved on first use."""
+        """Store the runner's name, which is resolved at its first use."""
         self.name = name
         self._runner: MeasuredRunner | None = None
 
     def __reduce__(self) -> tuple[type[NamedRunner], tuple[str]]:
-        """Pickle the name alone."""
+        """Pickle only the name."""
         return NamedRunner, (self.name,)
 
     @property
@@ -121,7 +121,7 @@ class NamedRunner:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters that its points may have."""
+        """The parameters that the runner's points may have."""
         return self._resolved.parameters
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
@@ -134,12 +134,12 @@ class NamedRunner:
 
 
 class Divided:
-    """Two runners as one: the second runs the points that are named, the first all others."""
+    """Two runners as one: the second runs the points in `named`, the first all others."""
 
     def __init__(
         self, first: MeasuredRunner, second: MeasuredRunner, named: frozenset[str]
     ) -> None:
-        """Divide the points by `named`, the names of the points of `second`."""
+        """A runner of two; `named` has the names of the points of `second`."""
         self._first, self._second, self._named = first, second, named
 
     @property
@@ -154,9 +154,9 @@ class Divided:
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Set up the machines of both. If one lacks something, its points are left out.
+        """Set up the machines of both runners. If one cannot run, its points are left out.
 
-        Raises `MachineLacks` if no point of either can run.
+        Raises `MachineLacks` if no point can run.
         """
         own = tuple(point for point in points if point.name not in self._named)
         others = tuple(point for point in points if point.name in self._named)
@@ -182,7 +182,7 @@ class Divided:
 def _set_up_or_left_out(
     stack: ExitStack, runner: MeasuredRunner, points: tuple[Point, ...]
 ) -> SetupDescription:
-    """The setup of a runner, for as long as `stack` is open; without it, no point can run."""
+    """Set up a runner until `stack` closes; if that is impossible, leave out its points."""
     try:
         return stack.enter_context(runner.set_up(points))
     except MachineLacks as error:
@@ -190,7 +190,7 @@ def _set_up_or_left_out(
 
 
 def _merged(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
-    """The facts of several setups; lists of the same name are joined."""
+    """The facts of several setups in one table; lists with the same key are joined."""
     found: dict[str, object] = {}
     for part in parts:
         for name, value in part.items():

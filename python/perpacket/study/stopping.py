@@ -8,15 +8,15 @@ DEFAULT_CONFIDENCE = 0.95
 """The default confidence of intervals."""
 
 LEAST_RUNS = 3
-"""The interval of two runs is too often narrow by chance."""
+"""The least number of runs before the first check: two runs are too often alike by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
     """Repeat until the interval of the mean of `quantity`, a number of the result, is narrow.
 
-    `within` is the limit of half the interval's width over the mean. The first check follows after
-    `least` runs.
+    `within` is the limit of half the interval's width, as a share of the mean. The first check is
+    after `least` runs.
     """
 
     quantity: str

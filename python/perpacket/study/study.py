@@ -1,7 +1,7 @@
 """A study as data: its points, the runs of each, its figures and its comparisons.
 
-It names the runner of its points and, if it compares methods, the function that does so. `run` and
-`analysis` call them.
+A study names the runner of its points and, if it compares methods, the function that does so.
+`perpacket.run` and `perpacket.analysis` call them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Study:
     question: str
     points: tuple[Point, ...]
     seeds: tuple[int, ...]
-    """The default replications; in a measured study, one block each."""
+    """The seeds of the default replications; in a measured study, each is the seed of a block."""
     runner: Runner
     """Runs the simulated points."""
     figures: tuple[Figure, ...] = ()
@@ -61,11 +61,11 @@ class Study:
     limits: tuple[str, ...] = ()
     """Sentences on questions that this study cannot answer."""
     command: str = ""
-    """The command that runs it again."""
+    """The command that runs the study again."""
     options: Mapping[str, str] = field(default_factory=dict)
     """The options of that command, by the parameter that they set."""
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
-    """The quantities, besides columns, that its figures may draw."""
+    """The quantities, besides columns, that the study's figures may draw."""
     measured_runner: MeasuredRunner | None = None
     """Runs the measured points; None in a study that only simulates."""
     simulated: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ class Study:
     emulated: frozenset[str] = frozenset()
     """The points that `emulator` runs."""
     remarks: tuple[str, ...] = ()
-    """Remarks on its design, printed before it runs, without a full stop."""
+    """Remarks on the design, without a full stop, printed before the study runs."""
     confidence: float = DEFAULT_CONFIDENCE
     order: Order = "random"
     stopping: Stopping | None = None
@@ -83,7 +83,7 @@ class Study:
     definition: str = ""
     """The resolved file of the study, as a run directory stores it."""
     is_built_in: bool = False
-    """Whether it comes with perpacket; its defaults may be overridden for all points."""
+    """Whether the study comes with perpacket. Overrides may then replace its defaults."""
 
     def __post_init__(self) -> None:
         """Raise `StudyError` on points that contradict each other."""
@@ -91,18 +91,18 @@ class Study:
 
     @property
     def is_measured(self) -> bool:
-        """Whether some of its runs are measured."""
+        """Whether some of the study's runs are measured."""
         return self.measured_runner is not None
 
     @property
     def is_emulated(self) -> bool:
-        """Whether its runs are of an emulated machine, instead of measured."""
+        """Whether the study's runs are emulated instead of measured."""
         runner = self.measured_runner
         return isinstance(runner, NamedRunner) and runner.name == MEASURED_RUNNERS["emulated"]
 
     @property
     def is_simulated(self) -> bool:
-        """Whether some of its runs are simulated."""
+        """Whether some of the study's runs are simulated."""
         return self.measured_runner is None or bool(self.simulated)
 
     def runner_of(self, point: Point) -> Runner:

@@ -1,4 +1,4 @@
-"""The problems that pydantic finds in a file, as one line."""
+"""The text of a problem that pydantic finds in a file, as one line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 from pydantic import ValidationError
 
 TYPES: Final = ("str", "bool", "int", "float")
-"""Parts of a location that name a type of a union, not a key of the file."""
+"""Parts of a location that are types of a union and not keys of the file."""
 
 
 def problem_text(
     error: ValidationError, keys: Sequence[str] = (), expected: Mapping[str, str] | None = None
 ) -> str:
-    """The first problem as `key: what was expected, not what was found`.
+    """The first problem, in the form `key: EXPECTED, not FOUND`.
 
     `keys` are the keys of the file. `expected` describes the values of some of its tables.
     """

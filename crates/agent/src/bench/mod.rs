@@ -181,7 +181,7 @@ fn run_switch(arguments: &SwitchArguments) -> Result<Status, Failure> {
     )
 }
 
-/// Receives a benchmark's progress and decides whether to go on.
+/// A function that receives a benchmark's progress and decides whether to go on.
 type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 impl Repeating {

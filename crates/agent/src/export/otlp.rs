@@ -28,7 +28,7 @@ use crate::status::Failure;
 /// Time that a collector has to respond.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The path of metrics where a URL has none.
+/// Path of the metrics if a URL has no path.
 const PATH: &str = "/v1/metrics";
 
 /// Headers of each push, as other OpenTelemetry programs read them: `name=value,name=value`.

@@ -56,6 +56,9 @@ pub enum EventChoice {
     Clock,
     /// Performance counters, or exit status 3.
     Counters,
+    /// CPU time, and those misses of instruction fetch, level-1 data, translation buffers and
+    /// branches that the machine counts.
+    Misses,
     /// The kernel's accounts, which need no permission: user, kernel and interrupt time, no layers.
     Accounts,
 }
@@ -218,6 +221,7 @@ impl Arguments {
             (None, Some(EventChoice::Best) | None) => Events::Best,
             (None, Some(EventChoice::Clock)) => Events::Clock,
             (None, Some(EventChoice::Counters)) => Events::Counters,
+            (None, Some(EventChoice::Misses)) => Events::Misses,
             (None, Some(EventChoice::Accounts)) => Events::Accounts,
         };
         Ok(Settings {
@@ -275,7 +279,7 @@ fn once(
     profiler: &mut Profiler,
     stop: &std::sync::atomic::AtomicBool,
 ) -> Result<End, Failure> {
-    // Created before the run, so that a wrong name fails at once.
+    // Create the file before the run, so that a wrong name fails at once.
     let folded = StackFile::create("folded", arguments.folded.as_deref())?;
     let pprof = StackFile::create("pprof", arguments.pprof.as_deref())?;
     if arguments.shared.shows_progress() && arguments.command.is_empty() {

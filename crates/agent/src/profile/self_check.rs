@@ -1,10 +1,10 @@
-//! `--self-check`: adds a known cost, which the profile must find.
+//! `--self-check`: adds a known cost and tests whether the profile finds it.
 //!
-//! A server answers one client. In half of the windows each request uses a known CPU time in the
-//! server's code (`/work?us=20`), in the other half it does not. The windows alternate as A B B A,
-//! so that a drift of the machine affects both. The difference of the layer `user` for each request
-//! is the time found. This tests the events, the attribution to the server, and the count of
-//! requests.
+//! A server answers one client. In half of the windows, each request uses a known CPU time in the
+//! server's code (`/work?us=20`). In the other half, requests do not use this time. The windows
+//! alternate as A B B A, so that a drift of the machine affects both. The difference in the cost of
+//! the layer `user` for each request is the time found. This tests the events, the attribution to
+//! the server, and the count of requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -26,8 +26,8 @@ use super::Arguments;
 /// CPU time that is added to a request.
 const INJECTED_US: u64 = 20;
 
-/// Pairs of windows, one with the cost and one without. Drift affects short pairs less: 40 pairs of
-/// 0.25 s had an interval half as wide as 10 pairs of 1 s.
+/// Number of pairs of windows, one with the cost and one without. Drift affects short pairs less.
+/// With 40 pairs of 0.25 s, the interval was half as wide as with 10 pairs of 1 s.
 const PAIRS: usize = 40;
 
 /// Length of a window.
@@ -60,7 +60,7 @@ struct Check {
 }
 
 impl Check {
-    /// Student's interval of the pairs' differences.
+    /// Computes the interval of the time found from the pairs' differences, by Student's t.
     fn new(differences_us: &[f64], requests: u64) -> Self {
         let injected_us = INJECTED_US as f64;
         let n = differences_us.len() as f64;
@@ -160,7 +160,7 @@ pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Fa
     ))
 }
 
-/// This executable as a server, until it is dropped.
+/// A server in another process of this executable. Dropping it ends the process.
 struct Server {
     process: Child,
     port: u16,

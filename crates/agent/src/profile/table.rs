@@ -15,7 +15,7 @@ const MISC_SHARE: f64 = 0.01;
 /// Smallest difference of shares that is visible in a row.
 const SHOWN_SHARE: f64 = 0.0005;
 
-/// Number of unclaimed functions that are named.
+/// Number of unclaimed functions that the text lists.
 const NAMED_SYMBOLS: usize = 5;
 
 /// The text for a taxonomy.
@@ -110,17 +110,22 @@ fn seconds(value: f64) -> String {
 /// The value of a column.
 type Value = fn(&Cost) -> Option<f64>;
 
-/// The columns that a report has values for.
+/// The columns for which a report has values.
 struct Columns(Vec<(&'static str, Value)>);
 
 impl Columns {
     fn of(report: &Report) -> Self {
-        let all: [(&'static str, Value); 5] = [
+        let all: [(&'static str, Value); 10] = [
             ("ns/packet", |cost| cost.cpu_ns_per_packet),
             ("ns/request", |cost| cost.cpu_ns_per_request),
             ("cycles/packet", |cost| cost.cycles_per_packet),
             ("instr./packet", |cost| cost.instructions_per_packet),
+            ("L1i misses/packet", |cost| cost.l1i_misses_per_packet),
+            ("L1d misses/packet", |cost| cost.l1d_misses_per_packet),
             ("LLC misses/packet", |cost| cost.llc_misses_per_packet),
+            ("iTLB misses/packet", |cost| cost.itlb_misses_per_packet),
+            ("dTLB misses/packet", |cost| cost.dtlb_misses_per_packet),
+            ("branch misses/packet", |cost| cost.branch_misses_per_packet),
         ];
         let filled = all
             .into_iter()
@@ -187,7 +192,7 @@ impl Columns {
     }
 }
 
-/// The sum of small rows, without an interval because bounds do not add.
+/// The sum of small rows. It has no interval, because bounds cannot be added.
 fn together(costs: &[&Cost]) -> Cost {
     let sum = |value: Value| {
         let values: Vec<f64> = costs.iter().filter_map(|cost| value(cost)).collect();
@@ -202,7 +207,12 @@ fn together(costs: &[&Cost]) -> Cost {
         cpu_ns_per_request: sum(|cost| cost.cpu_ns_per_request),
         cycles_per_packet: sum(|cost| cost.cycles_per_packet),
         instructions_per_packet: sum(|cost| cost.instructions_per_packet),
+        l1i_misses_per_packet: sum(|cost| cost.l1i_misses_per_packet),
+        l1d_misses_per_packet: sum(|cost| cost.l1d_misses_per_packet),
         llc_misses_per_packet: sum(|cost| cost.llc_misses_per_packet),
+        itlb_misses_per_packet: sum(|cost| cost.itlb_misses_per_packet),
+        dtlb_misses_per_packet: sum(|cost| cost.dtlb_misses_per_packet),
+        branch_misses_per_packet: sum(|cost| cost.branch_misses_per_packet),
     }
 }
 
@@ -247,7 +257,7 @@ fn footer(text: &mut String, report: &Report) {
             100.0 * closure.difference
         );
     }
-    // A recording without processor time does not show it.
+    // A recording without processor time omits these lines.
     if report.total.cpu_s.is_none() {
         return notes(text, report);
     }

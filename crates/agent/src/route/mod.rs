@@ -392,7 +392,7 @@ fn self_test(arguments: &SelfTestArguments) -> Result<Status, Failure> {
     };
     arguments.shared.print(&report, throughput_table)?;
     let low = known_pps.min(settings.highest_pps) / (1.0 + settings.resolution);
-    // A trial counts whole frames, so a rate that is one frame per trial too high may pass.
+    // A trial counts whole frames. So a rate that is too high by one frame per trial may pass.
     let high = known_pps + 1.0 / trial.as_secs_f64();
     match report.found.throughput_pps {
         Some(rate_pps) if (low * 0.999..=high * 1.001).contains(&rate_pps) => Ok(Status::Done),
@@ -501,7 +501,8 @@ fn stream(
             identification: 1,
             dont_fragment: true,
         },
-        // Other streams at the same time come from other processes.
+        // Other streams at the same time come from other processes, so the process id is a unique
+        // number.
         number: std::process::id(),
         frame_bytes,
     })

@@ -64,7 +64,7 @@ pub fn throughput_table(report: &ThroughputReport) -> String {
     }
     match report.found.throughput_pps {
         Some(rate_pps) => {
-            // Preamble and gap take 20 bytes more of the wire (IEEE 802.3).
+            // On the wire, preamble and gap use another 20 bytes for each frame (IEEE 802.3).
             let bits = (report.frame_bytes + 20) as f64 * 8.0;
             let _ = writeln!(
                 text,

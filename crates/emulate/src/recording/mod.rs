@@ -2,9 +2,9 @@
 //!
 //! # Format, version 1
 //!
-//! Eight bytes `ppemurec`, the version as `u32`, the filter as `u32` (0 none, 1 lines and pages), then
-//! chunks. Numbers are little-endian. A chunk is its length in bytes as `u32`, the CRC-32 of its bytes as
-//! `u32`, and its bytes. The first byte is its type:
+//! A recording has the eight bytes `ppemurec`, the version as `u32`, the filter as `u32` (0 none, 1
+//! lines and pages), and then chunks. Numbers are little-endian. A chunk is its length in bytes as
+//! `u32`, the CRC-32 of its bytes as `u32`, and its bytes. The first byte is its type:
 //!
 //! | type | content |
 //! |---|---|
@@ -12,8 +12,9 @@
 //! | `2` | a window that has ended: JSON of [`Facts`](crate::Facts) |
 //! | `3` | the end of the recording, without content |
 //!
-//! An event begins with a tag in bits 0 and 1 and a size in bits 2 and 3. Its value is the upper four bits
-//! of this byte, and above them 0, 1, 2 or 4 bytes more, by its size.
+//! The first byte of an event has a tag in bits 0 and 1 and a size in bits 2 and 3. Its upper four
+//! bits are the lowest four bits of the event's value. The size determines whether 0, 1, 2 or 4
+//! more bytes follow with the higher bits.
 //!
 //! | tag | value |
 //! |---|---|
@@ -26,7 +27,7 @@
 //! begins with line 0 and row 0, so chunks are independent.
 //!
 //! The filter drops accesses that can change neither a first level of at least 64 sets nor a
-//! translation buffer of at least 16 (see [`Filter`](perpacket_memory::Filter)).
+//! translation buffer of at least 16 sets (see [`Filter`](perpacket_memory::Filter)).
 
 mod read;
 mod write;
@@ -49,14 +50,15 @@ const DATA: u64 = 1;
 const ROW: u64 = 2;
 const OPERATION: u64 = 3;
 
-/// Bytes of an event by its size, and the bits of its value.
+/// Bytes of an event by its size.
 const LENGTHS: [usize; 4] = [1, 2, 3, 5];
+/// Bits of an event's value by its size.
 const VALUE_BITS: [u32; 4] = [4, 12, 20, 36];
 
 /// Events besides accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// That many instructions ran in the current row.
+    /// This many instructions ran in the current row.
     Instructions = 0,
     /// A frame arrived.
     Received = 1,
@@ -66,7 +68,7 @@ pub enum Operation {
     Flush = 3,
     /// A device wrote the line of that number.
     DeviceLine = 4,
-    /// A device wrote that many lines after the last.
+    /// A device wrote the lines after the one that it wrote last. The argument is their number.
     DeviceLines = 5,
     /// A window's mark: see [`Mark`].
     Mark = 6,
@@ -83,12 +85,12 @@ pub enum Mark {
     Stop = 2,
 }
 
-/// Which accesses a recording lacks.
+/// The accesses that a recording omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFilter {
-    /// None.
+    /// No accesses are omitted.
     None,
-    /// Those that a filter of lines and one of pages drop.
+    /// The accesses that a filter of lines or a filter of pages drops.
     LinesAndPages,
 }
 

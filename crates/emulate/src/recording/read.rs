@@ -9,13 +9,13 @@ use super::{
 };
 use crate::window::Facts;
 
-/// Why a recording cannot be replayed.
+/// The reason why a recording cannot be replayed.
 #[derive(Debug, Error)]
 pub enum RecordingError {
-    /// Another file.
+    /// The file is not a recording.
     #[error("no recording of an emulated machine: expected the bytes `ppemurec` at its start")]
     Format,
-    /// Another version of the format.
+    /// The recording has another version of the format.
     #[error("recording of format {found}: expected {VERSION}")]
     Version {
         /// The version of the file.
@@ -27,7 +27,7 @@ pub enum RecordingError {
         /// Offset of the end.
         offset: usize,
     },
-    /// A chunk that was changed or is of no known type.
+    /// A chunk was changed, or has no known type.
     #[error("damaged chunk at byte {offset}: expected {expected}")]
     Damaged {
         /// Offset of the chunk.
@@ -35,7 +35,7 @@ pub enum RecordingError {
         /// What was expected.
         expected: &'static str,
     },
-    /// A configuration that needs accesses which were not recorded.
+    /// A configuration needs accesses that were not recorded.
     #[error("{what}: the recording lacks repeated accesses, expected {expected}")]
     Filtered {
         /// The requested configuration.
@@ -43,13 +43,13 @@ pub enum RecordingError {
         /// The configurations that the recording allows.
         expected: &'static str,
     },
-    /// A window without frames, of which nothing is counted a packet.
+    /// The window has no frames, so nothing can be computed per packet.
     #[error("the window has no frames of both directions")]
     NoFrames,
-    /// A window without the number of its connections.
+    /// The window does not have the number of its connections.
     #[error("the window does not have the number of connections")]
     NoConnections,
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] perpacket_memory::ParameterError),
 }
@@ -96,7 +96,7 @@ impl<'a> Recording<'a> {
     ///
     /// # Errors
     ///
-    /// The bytes are not a recording, or one of another version.
+    /// The bytes are not a recording, or the recording has another version.
     pub fn new(bytes: &'a [u8]) -> Result<Self, RecordingError> {
         if bytes.get(..8) != Some(&MAGIC) {
             return Err(RecordingError::Format);
@@ -123,13 +123,13 @@ impl<'a> Recording<'a> {
         Ok(Self { bytes, filter })
     }
 
-    /// Which accesses it lacks.
+    /// The accesses that the recording omits.
     #[must_use]
     pub const fn filter(&self) -> RecordFilter {
         self.filter
     }
 
-    /// Its chunks in order. After an error there is none.
+    /// The chunks of the recording, in order. After an error there are no more chunks.
     pub fn chunks(&self) -> impl Iterator<Item = Result<Chunk<'a>, RecordingError>> + use<'a> {
         let bytes = self.bytes;
         let mut offset = Some(HEAD_BYTES);

@@ -16,7 +16,7 @@ pub struct Recorder {
     chunk: Vec<u8>,
     last: [i64; 2],
     row: usize,
-    /// Instructions in the current row that no event has yet.
+    /// Instructions in the current row that are not written yet.
     instructions: u64,
     last_device_line: u64,
     error: Option<io::Error>,

@@ -1,4 +1,4 @@
-//! Buffers that the kernel picks from when bytes arrive.
+//! Buffers from which the kernel picks one when bytes arrive.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,13 +10,13 @@ use rustix::mm::{MapFlags, munmap};
 
 use crate::memory::map;
 
-/// Number of buffers: a power of two.
+/// Number of buffers. It must be a power of two.
 const BUFFERS: u16 = 256;
 
-/// Bytes of one buffer. Further bytes use another buffer.
+/// Size of one buffer in bytes. If more bytes arrive, they use another buffer.
 pub const BUFFER_BYTES: usize = 16_384;
 
-/// The group of these buffers: the only one.
+/// The group of these buffers. There is only one group.
 pub const GROUP: u16 = 0;
 
 /// Bytes of all buffers.
@@ -36,7 +36,7 @@ impl Buffers {
     /// Maps buffers and registers them for receives of [`GROUP`].
     ///
     /// # Errors
-    /// No memory, or a kernel before 5.19.
+    /// There is not enough memory, or the kernel is older than 5.19.
     pub fn new(submitter: &Submitter<'_>) -> io::Result<Self> {
         let memory = map(POOL_BYTES, MapFlags::PRIVATE)?;
         let entries = map(RING_BYTES, MapFlags::PRIVATE)?;
@@ -56,7 +56,8 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Appends what the kernel received into a buffer, and returns the buffer to the kernel.
+    /// Appends the bytes that the kernel received into a buffer to `received`, and returns the
+    /// buffer to the kernel.
     pub fn copy_out(&mut self, number: u16, count: usize, received: &mut Vec<u8>) {
         let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
         // SAFETY: the buffer is within the pool; the kernel filled `count` bytes of it and does not
@@ -73,8 +74,8 @@ impl Buffers {
         let place = usize::from(self.tail & (BUFFERS - 1));
         let offset = usize::from(number % BUFFERS) * BUFFER_BYTES;
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `place` is within the mapping of entries, which only this thread writes; the
-        // tail is an aligned u16 in the first entry that the kernel reads atomically.
+        // SAFETY: `place` is within the mapping of entries, which only this thread writes. The
+        // tail is an aligned u16 in the first entry, and the kernel reads it atomically.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(place);
             entry.set_addr(self.memory.as_ptr().add(offset) as u64);

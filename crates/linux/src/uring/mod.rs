@@ -1,4 +1,4 @@
-//! An io_uring whose operations own what the kernel reads and writes.
+//! An io_uring whose operations own the memory that the kernel reads and writes.
 //!
 //! The kernel uses the memory of an operation until it completes. So an operation owns its memory,
 //! and its completion returns it. Dropping a ring leaks the memory of operations under way.
@@ -17,36 +17,38 @@ mod buffers;
 
 use buffers::{BUFFER_BYTES, Buffers, GROUP};
 
-/// Most operations that one system call submits.
+/// Maximum number of operations that one system call submits.
 const ENTRIES: u32 = 1024;
 
-/// Most sockets in a ring's table.
+/// Maximum number of sockets in a ring's table.
 const SLOTS: u64 = 16_384;
 
-/// Most bytes of a file that are read and sent at a time.
+/// Maximum number of bytes of a file that are read and sent at a time.
 const PART_BYTES: usize = 1 << 18;
 
-/// Most buffers of file parts that are stored for reuse.
+/// Maximum number of buffers of file parts that are stored for reuse.
 const SPARE_PARTS: usize = 16;
 
-/// Most messages that are stored for reuse.
+/// Maximum number of messages that are stored for reuse.
 const SPARES: usize = 256;
 
-/// What a ring sends: pieces in memory and parts of files.
+/// An output that a ring sends. It consists of pieces in memory and parts of files.
 pub trait Outgoing: 'static {
-    /// The part of a file that comes next: file, offset and length. `None` if memory comes next.
+    /// The next piece as a part of a file: file, offset and length. `None` if the next piece is in
+    /// memory.
     fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)>;
 
-    /// Calls `action` with the pieces in memory up to the next file, as many as fit one message. They
-    /// borrow from `self`, so their addresses are valid until something changes it.
+    /// Calls `action` with the pieces in memory before the next part of a file, but with no more
+    /// than fit one message. The pieces borrow from `self`, so their addresses are valid until
+    /// `self` changes.
     fn with_slices<'a, T>(&'a self, action: impl FnOnce(&[IoSlice<'a>]) -> T) -> T;
 }
 
-/// The result of an operation. The `u64` is the token of the connection; the last `bool` is true if
+/// The result of an operation. The `u64` is the token of the connection. A final `bool` is true if
 /// the operation stays armed.
 #[derive(Debug)]
 pub enum Completion<O> {
-    /// A connection.
+    /// A connection was accepted.
     Accepted(io::Result<OwnedFd>, bool),
     /// The descriptor of [`Ring::poll`] is readable.
     Readable,
@@ -58,7 +60,7 @@ pub enum Completion<O> {
     Read(u64, Box<O>, io::Result<Vec<u8>>),
 }
 
-/// A multishot operation, which stays armed until it is stopped.
+/// A multishot operation. It stays armed until it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multishot(usize);
 
@@ -67,7 +69,7 @@ pub struct Multishot(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered(u32);
 
-/// How an operation names a socket.
+/// The way in which an operation names a socket.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// By its descriptor.
@@ -103,7 +105,8 @@ enum Operation<O> {
     SendPart(u64, Box<FilePart<O>>),
 }
 
-/// Pieces in memory, as the kernel reads them. A message that is stored for reuse has no output.
+/// Pieces in memory, in the layout that the kernel reads. A message that is stored for reuse has no
+/// output.
 struct Message<O> {
     out: Option<Box<O>>,
     pieces: Vec<libc::iovec>,
@@ -237,15 +240,15 @@ impl<O: Outgoing> Ring<O> {
         Multishot(self.submit(Operation::Receive(token), entry))
     }
 
-    /// Disarms a multishot operation: it completes once more. Stopping it twice before that does no
-    /// harm.
+    /// Disarms a multishot operation. The operation then completes once more. Until then, stopping
+    /// it again is harmless.
     pub fn stop(&mut self, multishot: Multishot) {
         let entry = opcode::AsyncCancel::new(multishot.0 as u64).build();
         self.submit(Operation::Stop, entry);
     }
 
-    /// Sends the next pieces in memory. If a part of a file comes next, reads that part instead, for
-    /// [`Self::send_part`].
+    /// Sends the next pieces in memory. If a part of a file comes next, this reads the part
+    /// instead, and [`Self::send_part`] then sends it.
     pub fn send(&mut self, token: u64, socket: Target<'_>, out: Box<O>) {
         if let Some((file, offset, length)) = out.next_file_part() {
             let mut part = Box::new(FilePart {
@@ -286,7 +289,8 @@ impl<O: Outgoing> Ring<O> {
             bytes,
             _file: None,
         });
-        // MSG_WAITALL: after a short send, the ring would read the rest from the file again.
+        // Use MSG_WAITALL, because after a short send the ring would have to read the rest from the
+        // file again.
         let entry = on!(socket, |socket| opcode::Send::new(socket, start, length))
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
@@ -300,7 +304,7 @@ impl<O: Outgoing> Ring<O> {
         bytes
     }
 
-    /// Submits all operations and waits for a completion, for `limit` at most.
+    /// Submits all operations and waits for a completion, but at most for `limit`.
     ///
     /// # Errors
     /// The ring is broken.
@@ -336,7 +340,7 @@ impl<O: Outgoing> Ring<O> {
                 return Ok(());
             }
             match self.uring.submit() {
-                // Completions must be read first; the next call submits the rest.
+                // Completions must be read first. The next call submits the remaining operations.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(()),
                 result => result?,
             };
@@ -431,7 +435,7 @@ impl<O: Outgoing> Ring<O> {
 impl<O> Drop for Ring<O> {
     fn drop(&mut self) {
         if self.operations.iter().flatten().next().is_some() {
-            // The kernel may still read or write there.
+            // The kernel may still read or write the memory of operations.
             std::mem::forget(std::mem::take(&mut self.operations));
             return;
         }
@@ -454,9 +458,9 @@ fn build() -> io::Result<IoUring> {
         .or_else(|_| plain.build(ENTRIES))
 }
 
-/// Slots for sockets. Kernels before 6.13 get no slots, because they free a released slot only when
-/// no operation at all is under way (`io_uring/rsrc.c`). The test is for a feature of 6.15, the
-/// first newer one that a process can detect.
+/// Slots for sockets. On kernels before 6.13 there are none, because these kernels free a released
+/// slot only when no operation at all is under way (`io_uring/rsrc.c`). The function tests for a
+/// feature of 6.15, because that is the first newer feature that a process can detect.
 fn slots(uring: &IoUring) -> Vec<Registered> {
     if !uring.params().is_feature_no_iowait() {
         return Vec::new();
@@ -468,8 +472,8 @@ fn slots(uring: &IoUring) -> Vec<Registered> {
     }
 }
 
-/// Accepts errors that leave the ring usable: the time is up, a signal came, or completions must be
-/// read first.
+/// Ignores errors after which the ring is still usable: the time is up, a signal arrived, or
+/// completions must be read first.
 fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Err(error)
@@ -487,10 +491,10 @@ fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
 /// Checks that the kernel has io_uring and that this process may use it. Creates no ring.
 ///
 /// # Errors
-/// The kernel's reason.
+/// The error is the kernel's reason.
 pub fn is_available() -> io::Result<()> {
-    // SAFETY: the kernel checks the null pointer before it uses it: it returns EFAULT or EINVAL where
-    // the call exists.
+    // SAFETY: the kernel checks the null pointer before it uses it. If the system call exists, it
+    // returns EFAULT or EINVAL.
     let result = unsafe {
         libc::syscall(
             libc::SYS_io_uring_setup,

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// Most waits of [`WAIT`]: far more than a test needs.
+/// Maximum number of waits of [`WAIT`]. It is far more than a test needs.
 const WAITS: usize = 600;
 const WAIT: Duration = Duration::from_secs(1);
 

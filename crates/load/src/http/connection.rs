@@ -13,11 +13,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::session::{Session, SessionRequest};
 
-/// The kernel drops the rest of a body of at least this size instead of copying it (`MSG_TRUNC`,
-/// tcp(7)). Below, the copy is cheaper than the additional call.
+/// If the rest of a body has at least this size, the kernel drops it instead of copying it
+/// (`MSG_TRUNC`, tcp(7)). Copying a smaller rest is cheaper than the additional call.
 const DROP_FROM_BYTES: u64 = 65_536;
-/// Receive buffer of a connection with a line speed. A small one makes the server see the speed of
-/// the line instead of this machine's memory. The kernel doubles it for its own overhead.
+/// Receive buffer of a connection with a line speed. A small buffer makes the server see the speed
+/// of the line instead of this machine's memory. The kernel doubles it for its own overhead.
 const PACED_BUFFER_BYTES: usize = 32_768;
 
 /// State of a connection.
@@ -33,14 +33,15 @@ pub(crate) enum State {
     Busy,
 }
 
-/// What the timer of a connection is set for.
+/// The purpose for which the timer of a connection is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The time-out of the current request.
     TimeOut,
     /// The next read that the line speed allows.
     Line,
-    /// The time at which the line would deliver the end of the complete response.
+    /// The time at which a line of the configured speed would deliver the last byte of the complete
+    /// response.
     LineEnd,
     /// The start of the next request.
     Start(u64),
@@ -58,15 +59,15 @@ pub(crate) struct Connection {
     pub session: Session,
     /// The current request.
     pub request: SessionRequest,
-    /// Whether the request asks the server to close.
+    /// Whether the request asks the server to close the connection.
     pub closing: bool,
     /// Whether the request was sent a second time, on a new connection.
     pub retried: bool,
-    /// Whether the peer closed its side.
+    /// Whether the peer has closed its sending side.
     pub peer_closed: bool,
     /// Bytes of the request that the socket has not accepted.
     pub unsent: Vec<u8>,
-    /// Start of a head that arrives in pieces.
+    /// The start of a response head that arrives in pieces.
     pub head_bytes: Vec<u8>,
     /// The response, once its head is complete.
     pub response: Option<ArrivingResponse>,
@@ -84,7 +85,7 @@ pub(crate) struct Connection {
     pub failed: u32,
     /// The last advertisement (SPECweb99).
     pub advertisement: u32,
-    /// Bytes, responses and errors in the window, for conformance.
+    /// Bytes, responses and errors in the window, from which conformance is computed.
     pub window_bytes: u64,
     pub window_requests: u64,
     pub window_errors: u64,
@@ -233,7 +234,7 @@ impl Connection {
     }
 }
 
-/// Decrypted bytes; 0 at the end.
+/// Reads and decrypts available bytes. Returns their number, or 0 at the end.
 fn read_tls(
     tls: &mut ClientConnection,
     stream: &mut TcpStream,
@@ -250,7 +251,7 @@ fn read_tls(
             return Ok(0);
         }
         if let Err(error) = tls.process_new_packets() {
-            // The connection closes also if the alert cannot be sent.
+            // The connection is closed even if the alert cannot be sent.
             let _ = flush_tls(tls, stream);
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
@@ -284,7 +285,7 @@ pub(crate) fn connect(
         socket.set_recv_buffer_size(PACED_BUFFER_BYTES)?;
     }
     if let Some(from) = from {
-        // Without it, all targets share the ports of a source address.
+        // Without this option, all targets share the ports of a source address.
         rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
         socket.bind(&SocketAddr::new(from, 0).into())?;
     }

@@ -1,4 +1,4 @@
-//! What one thread counts in the measured window.
+//! The counts of one thread in the measured window.
 
 use super::errors::ErrorCounts;
 use super::exchange::is_redirect;
@@ -46,7 +46,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Zero counts; `pages` is the number of an application's pages, 0 without an application.
+    /// Zero counts. `pages` is the number of pages of the application, or 0 without an application.
     pub(crate) fn new(pages: usize) -> Result<Self, LoadError> {
         Ok(Self {
             pages: (pages > 0).then(|| PageCounts::new(pages)).transpose()?,

@@ -6,7 +6,7 @@ use std::io;
 /// Examples of each kind.
 const EXAMPLES: usize = 3;
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RequestError {
@@ -20,13 +20,14 @@ pub enum RequestError {
     Closed,
     /// The bytes are not an HTTP response.
     BadResponse,
-    /// The body has another length than announced, or than the file of the workload.
+    /// The length of the body differs from the announced length, or from the length of the
+    /// workload's file.
     ShortBody,
-    /// The body has the right length and differs from an earlier body of the object.
+    /// The body has the right length but differs from an earlier body of the object.
     ChangedBody,
-    /// The status is neither 2xx nor 304 nor the one in the log.
+    /// The status is not 2xx, not 304, and not the status in the log.
     UnexpectedStatus,
-    /// A page lacks the text of a right answer, or has another status.
+    /// The answer to a page lacks the expected text, or has an unexpected status.
     WrongContent,
     /// Connecting failed for another reason.
     Connect,

@@ -19,7 +19,7 @@ use super::worker::Worker;
 const SEGMENT_BYTES: usize = 1460;
 const BITS_PER_BYTE_NS: u128 = 8_000_000_000;
 
-/// The state of a response after some bytes of it.
+/// The state of a response after some of its bytes were parsed.
 enum Parsed {
     /// More bytes are to come.
     Incomplete,
@@ -30,7 +30,7 @@ enum Parsed {
 }
 
 impl Worker {
-    /// Handles one event and returns the time.
+    /// Handles one event and returns the current time.
     pub(super) fn handle_event(&mut self, slot: u32, generation: u32, flags: EventFlags) -> u64 {
         let now = self.now();
         let connection = &mut self.connections[slot as usize];
@@ -44,7 +44,8 @@ impl Worker {
             State::Closed => {}
             State::Connecting => self.finish_connecting(slot, now),
             State::Idle => {
-                // Without a request, the peer's end or any byte closes the connection.
+                // If no request is under way, the connection is closed when the peer closes it or
+                // sends any byte.
                 if connection.peer_closed || flags.contains(EventFlags::IN) {
                     connection.close();
                 }
@@ -71,7 +72,7 @@ impl Worker {
         now
     }
 
-    /// A connection attempt has succeeded or failed.
+    /// Handles the end of a connection attempt, which has succeeded or failed.
     fn finish_connecting(&mut self, slot: u32, now: u64) {
         let connection = &mut self.connections[slot as usize];
         let error = match connection
@@ -185,7 +186,7 @@ impl Worker {
             connection.received_bytes += bytes as u64;
             connection.window_bytes += bytes as u64;
             self.counts.bytes += bytes as u64;
-            // Bytes that the kernel dropped are not in the buffer; only their number counts.
+            // Dropped bytes are not in the buffer. Only their number counts.
             let parsed = self.parse(slot, &buffer[..bytes.min(most)]);
             let complete = match parsed {
                 Parsed::Invalid(text) => {
@@ -205,8 +206,8 @@ impl Worker {
                 self.complete_request(slot, now);
                 break;
             }
-            // A short read has emptied an edge-triggered stream socket (epoll(7)). The peer's end
-            // still has to be read.
+            // A short read means that an edge-triggered stream socket is empty (epoll(7)). The
+            // peer's end of stream must still be read.
             let connection = &self.connections[slot as usize];
             if bytes < most && connection.tls.is_none() && !connection.peer_closed {
                 break;
@@ -215,8 +216,8 @@ impl Worker {
         self.buffer = buffer;
     }
 
-    /// When a line of the configured speed would deliver the last of the received bytes; 0 without
-    /// a line speed.
+    /// The time at which a line of the configured speed would deliver the last of the received
+    /// bytes; 0 without a line speed.
     fn line_until_ns(&self, slot: u32) -> u64 {
         let Some(speed_bps) = self.run.settings.line_speed_bps else {
             return 0;
@@ -301,7 +302,7 @@ impl Worker {
         }
     }
 
-    /// The server closed its side of the connection.
+    /// Handles the server's close of its sending side.
     fn end_of_stream(&mut self, slot: u32, now: u64) {
         let connection = &mut self.connections[slot as usize];
         connection.peer_closed = true;
@@ -318,9 +319,9 @@ impl Worker {
         });
     }
 
-    /// The connection broke during a request. The server may have closed an idle connection just
-    /// before the request arrived (RFC 9112, section 9.3.1): the request is then sent once more, as
-    /// browsers do.
+    /// Handles a connection that broke during a request. The server may have closed an idle
+    /// connection just before the request arrived (RFC 9112, section 9.3.1). The request is then
+    /// sent once more, as browsers do.
     fn connection_lost(&mut self, slot: u32, error: &io::Error, now: u64) {
         let connection = &mut self.connections[slot as usize];
         let text = format!("after {} bytes: {error}", connection.received_bytes);
@@ -337,7 +338,7 @@ impl Worker {
         self.fail_request(slot, error_kind, now, || text);
     }
 
-    /// The current request has failed.
+    /// Ends the current request as failed.
     pub(super) fn fail_request(
         &mut self,
         slot: u32,
@@ -357,7 +358,7 @@ impl Worker {
         self.end_request(slot, now, true);
     }
 
-    /// The response is complete.
+    /// Ends the current request, whose response is complete.
     pub(super) fn complete_request(&mut self, slot: u32, now: u64) {
         let connection = &mut self.connections[slot as usize];
         let Some(mut response) = connection.response.take() else {
@@ -475,8 +476,8 @@ impl Worker {
         Some((RequestError::WrongContent, text))
     }
 
-    /// Counts the answer to a page of an application, and draws the client's next page. The time of
-    /// a wrong answer is not counted.
+    /// Counts the answer to a page of an application, and draws the client's next page. The
+    /// response time of a wrong answer is not recorded.
     fn count_page(&mut self, slot: u32, right_ns: Option<u64>) {
         let Some(pages) = &mut self.counts.pages else {
             return;
@@ -492,7 +493,7 @@ impl Worker {
             .next_page(&mut connection.session, right_ns.is_some());
     }
 
-    /// Stores the date of an object for conditional requests.
+    /// Stores the date of the client's copy of an object, for conditional requests.
     fn store_copy_date(&mut self, slot: u32, date: [u8; DATE_BYTES]) {
         let settings = &self.run.settings;
         let is_trace = matches!(settings.workload, Workload::Trace { .. });
@@ -522,8 +523,8 @@ impl Worker {
     }
 }
 
-/// Whether a request expects a status: success, "not modified", or the status in the log. All
-/// redirects count as the same status.
+/// Whether a status is expected: success, "not modified", or the status in the log. All redirects
+/// count as the same status.
 fn is_expected(status: u16, logged: u16) -> bool {
     matches!(status, 200..=299 | 304)
         || status == logged

@@ -16,7 +16,7 @@ use super::settings::{Shard, Spread};
 use crate::error::LoadError;
 
 const NS_PER_S: f64 = 1e9;
-/// Most rejected lines that a report lists. It counts all.
+/// Maximum number of rejected lines that a report lists. The report counts all rejected lines.
 const LISTED_LINES: usize = 5;
 
 /// The sessions of a log.
@@ -27,11 +27,11 @@ pub(crate) struct Log {
     pub paths: Arc<Paths>,
     /// Largest size of a 200 response of each object; `None` if there was none.
     pub size_bytes: Vec<Option<u64>>,
-    /// Accepted lines that a load cannot send: other methods.
+    /// Accepted lines whose methods a load cannot send.
     pub skipped: u64,
     /// Number of rejected lines.
     pub rejected: u64,
-    /// The first of them.
+    /// The first rejected lines.
     pub rejected_lines: Vec<RejectedLine>,
 }
 
@@ -110,7 +110,7 @@ fn trace_error(path: &Path) -> impl Fn(TraceError) -> LoadError {
 fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: u64) {
     let requests = &mut logged.requests;
     requests.sort_by_key(|request| request.time_s);
-    // The name selects the stream of random numbers. Another name would change every replay.
+    // The name selects the stream of random numbers. A different name would change every replay.
     let mut stream = Stream::new(seed, "places in a second");
     let begin_s = requests.first().map_or(0, |request| request.time_s);
     let mut fractions = Vec::new();
@@ -136,7 +136,7 @@ fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: 
 
 /// The objects that a log names.
 struct Objects {
-    /// The number of each object here, by its number in the reader.
+    /// The number of each object in this log, by the number that the reader assigned.
     numbers: HashMap<u32, u32>,
     paths: Vec<Vec<u8>>,
     size_bytes: Vec<Option<u64>>,
@@ -164,7 +164,7 @@ impl Objects {
         }
     }
 
-    /// The number of an object here: from 0, in the order of the first requests.
+    /// The number of an object in this log. Numbers start at 0, in the order of the first requests.
     fn number(&mut self, request: &Request<'_>) -> u32 {
         if let Some(number) = self.numbers.get(&request.object) {
             return *number;
@@ -181,8 +181,8 @@ impl Objects {
     }
 }
 
-/// The path that a request line has for a logged URI: without scheme and host, other bytes than
-/// visible ASCII percent-encoded.
+/// The path that a request line has for a logged URI. Scheme and host are removed, and bytes other
+/// than visible ASCII are percent-encoded.
 pub(crate) fn path_of(uri: &[u8]) -> Vec<u8> {
     let uri = match uri.get(..7) {
         Some(scheme) if scheme.eq_ignore_ascii_case(b"http://") => {

@@ -1,8 +1,9 @@
 //! `load http`: sends requests to a web server and measures the responses.
 //!
-//! [`run`] starts the threads and returns the report. `settings` describes a load; `sessions` turns
-//! its workload into requests and `schedule` into arrival times; `worker` is the loop of a thread,
-//! `exchange` a request and its response; `counts` belong to one thread, `report` sums them up.
+//! [`run`] starts the threads and returns the report. `settings` describes a load. `sessions` turns
+//! its workload into requests, and `schedule` computes arrival times. `worker` is the loop of a
+//! thread, and `exchange` handles a request and its response. `counts` are the counts of one
+//! thread, and `report` adds them up.
 
 mod application;
 mod connection;
@@ -82,7 +83,7 @@ pub struct Progress {
 }
 
 /// Runs a load until its window or its workload ends, the server is gone, or `stop` becomes true.
-/// Each case returns a report of the measurements so far.
+/// In each case the report has the measurements so far.
 ///
 /// # Errors
 /// The settings contradict each other, a limit of the machine is too low, or the server does not
@@ -162,7 +163,7 @@ pub fn run(
     Report::new(&run.settings, result, names)
 }
 
-/// The most connections at a time.
+/// The maximum number of connections at a time.
 fn concurrency(settings: &Settings) -> u64 {
     match settings.workload {
         Workload::Surge { users } => users.into(),
@@ -173,7 +174,7 @@ fn concurrency(settings: &Settings) -> u64 {
 /// Number of threads of a load.
 ///
 /// # Errors
-/// The settings ask for more than 4096.
+/// The settings request more than 4096 threads.
 pub fn threads(settings: &Settings) -> Result<u32, LoadError> {
     let connections = settings.shard.share(concurrency(settings));
     let machine = thread::available_parallelism().map_or(1, NonZero::get);
@@ -233,8 +234,8 @@ fn start(
     workers.into_iter().enumerate().map(spawn).collect()
 }
 
-/// Waits for the threads and reports progress. Returns when the server disappeared, if it did, and
-/// whether `stop` ended the run.
+/// Waits for the threads and reports progress. Returns the time at which the server disappeared, if
+/// it did, and whether `stop` ended the run.
 fn watch(
     run: &RunState,
     stop: &AtomicBool,

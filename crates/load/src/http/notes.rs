@@ -13,7 +13,7 @@ pub(crate) struct Unfinished {
     pub unsent: u64,
     /// Requests without a complete response.
     pub unfinished: u64,
-    /// Whether the last arrival found no free connection.
+    /// Whether all connections were busy at the last arrival.
     pub all_busy: bool,
     /// Whether the server was gone.
     pub server_gone: bool,
@@ -53,7 +53,8 @@ pub(crate) fn notes(
     notes
 }
 
-/// Why requests were not sent. Both a missing and a slow server keep all connections busy.
+/// A note on why requests were not sent. All connections are busy both when the server is missing
+/// and when it is slow.
 fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> String {
     let unsent = left.unsent;
     let refused = counts.errors.count(RequestError::Refused);
@@ -71,7 +72,7 @@ fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> Strin
     }
 }
 
-/// What the load omitted from a log, and how much of it was sent.
+/// Notes on the requests of a log that the load omitted, and on how much of the log it sent.
 fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) {
     if trace.rejected > 0 {
         let mut lines: Vec<String> = trace
@@ -114,7 +115,7 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
     }
 }
 
-/// What the results of a workload depend on.
+/// Notes on assumptions of a workload that affect the results.
 fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::error::LoadError;
 use crate::latency::{Latency, LatencySummary};
 
-/// The largest share of wrong answers that a valid run may have.
+/// The largest fraction of wrong answers that a valid run may have.
 pub(super) const WRONG_ALLOWED: f64 = 0.001;
 
 /// Counts of each page.
@@ -31,7 +31,7 @@ impl PageCounts {
         Ok(Self(vec![zero; pages]))
     }
 
-    /// Counts an answer; the time of a wrong one is not counted.
+    /// Counts an answer. The response time of a wrong answer is not recorded.
     pub(crate) fn count(&mut self, page: u32, right_ns: Option<u64>) {
         let page = &mut self.0[page as usize];
         match right_ns {
@@ -43,7 +43,7 @@ impl PageCounts {
         }
     }
 
-    /// The number of answers to the page with the fewest.
+    /// The smallest number of answers of any page.
     pub(crate) fn fewest(&self) -> u64 {
         let answers = self.0.iter().map(|page| page.right + page.wrong);
         answers.min().unwrap_or_default()
@@ -66,7 +66,7 @@ impl PageCounts {
         }
     }
 
-    /// The report of each page; `names` has their names.
+    /// The report of each page. `names` has the names of the pages.
     pub(crate) fn report(&self, names: Vec<String>, duration_s: f64) -> Vec<PageReport> {
         let named = names.into_iter().zip(&self.0);
         named
@@ -89,9 +89,9 @@ impl PageCounts {
 pub struct PageReport {
     /// Name of the page.
     pub page: String,
-    /// Answers, and requests without one.
+    /// Requests for the page, answered or not.
     pub requests: u64,
-    /// Those with another status or without the text of a right answer, and requests that failed.
+    /// Failed requests, and answers with another status or without the expected text.
     pub wrong: u64,
     /// Right answers per second.
     pub requests_per_s: f64,

@@ -8,7 +8,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// Joins a prefix without a slash at its end and each path.
+    /// Joins a prefix to each path. The prefix has no slash at its end.
     pub(crate) fn new<P: AsRef<[u8]>>(prefix: &str, paths: impl IntoIterator<Item = P>) -> Self {
         let (mut text, mut ends) = (Vec::new(), Vec::new());
         for path in paths {

@@ -16,10 +16,10 @@ use crate::latency::{Latency, LatencySummary};
 
 /// Version of the JSON form.
 const SCHEMA: u32 = 1;
-/// A connection conforms with at least this share of its line speed (SPECweb99: 320,000 of 400,000
-/// b/s)...
+/// A connection conforms only with at least this share of its line speed (SPECweb99: 320,000 of 400,000
+/// b/s).
 const CONFORMING_SPEED_SHARE: f64 = 0.8;
-/// ...and with less than this share of failed requests.
+/// A connection conforms only with less than this share of failed requests.
 const CONFORMING_ERROR_SHARE: f64 = 0.01;
 
 /// The report of the measured window.
@@ -35,9 +35,9 @@ pub struct Report {
     pub arrivals: &'static str,
     /// Arrivals of requests or sessions per second, in an open loop.
     pub arrivals_per_s: Option<f64>,
-    /// Factor by which the run is faster than the log, if it keeps the log's times.
+    /// Factor by which the run is faster than the log, if the run uses the log's times.
     pub speed: Option<f64>,
-    /// The most connections at a time.
+    /// Maximum number of connections at a time.
     pub connections: u32,
     /// Threads.
     pub threads: u32,
@@ -73,9 +73,9 @@ pub struct Report {
     pub schedule_lag_us: LatencySummary,
     /// Requests (sessions, with session arrivals) that were due and not sent.
     pub unsent: u64,
-    /// Requests without a complete response at the end; no latency includes them.
+    /// Requests without a complete response at the end. No latency includes them.
     pub unfinished: u64,
-    /// The longest wait of one of them since its intended start, in microseconds.
+    /// Longest wait of an unfinished request since its intended start, in microseconds.
     pub oldest_unfinished_us: f64,
     /// CPU time of the client's threads, in seconds.
     pub client_cpu_s: f64,
@@ -140,7 +140,8 @@ pub struct TraceReport {
     pub rejected: u64,
     /// The first rejected lines, with reasons.
     pub rejected_lines: Vec<RejectedLine>,
-    /// Requests begun, the warm-up included. A repeated log makes them more than the log has.
+    /// Requests begun, the warm-up included. If the log is repeated, this can exceed the number of
+    /// its requests.
     pub begun: u64,
 }
 
@@ -173,7 +174,7 @@ pub(crate) struct RunResult {
 }
 
 impl Report {
-    /// The report of a run; `pages` are the names of an application's pages.
+    /// The report of a run. `pages` are the names of the application's pages.
     pub(crate) fn new(
         settings: &Settings,
         run: RunResult,
@@ -268,7 +269,7 @@ impl Report {
         })
     }
 
-    /// Why the run has failed; `None` if it has not.
+    /// The reason why the run has failed; `None` if it has not.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         if let Some(gone_s) = self.server_gone_s {
@@ -292,7 +293,7 @@ impl Report {
             return Some(format!(
                 "{}: every request failed: {}",
                 self.url,
-                self.errors_in_words()
+                self.describe_errors()
             ));
         }
         (self.unfinished > 0).then(|| {
@@ -308,7 +309,7 @@ impl Report {
         self.pages.iter().map(|page| page.wrong).sum()
     }
 
-    /// Whether more than one answer of an application in a thousand is wrong.
+    /// Whether more than one in a thousand answers of an application is wrong.
     #[must_use]
     pub fn is_no_result(&self) -> bool {
         let requests: u64 = self.pages.iter().map(|page| page.requests).sum();
@@ -316,7 +317,7 @@ impl Report {
     }
 
     /// The errors with their counts and first examples.
-    fn errors_in_words(&self) -> String {
+    fn describe_errors(&self) -> String {
         let kinds = self.errors.iter().map(|(kind, count)| {
             let first = self
                 .error_examples

@@ -1,4 +1,5 @@
-//! Requests as bytes. Constant parts are written before the run; a thread joins the rest in a buffer.
+//! Requests as bytes. Constant parts are written before the run. During the run, a thread joins
+//! them with the other parts in a buffer.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::session::{Operation, SessionRequest};
 use super::settings::Version;
 use perpacket_http::date::DATE_BYTES;
 
-/// Advertisements that SPECweb99's operation rotates over.
+/// Number of advertisements that SPECweb99's operation rotates through.
 const ADVERTISEMENTS: u32 = 360;
 
 /// Writes requests.
@@ -22,16 +23,17 @@ pub(crate) struct RequestWriter {
     prefix: String,
     /// Version and fields, without the empty line.
     fields: Vec<u8>,
-    /// The `Connection` field and the empty line, for a connection that stays open or closes.
+    /// The `Connection` field and the empty line: one for a connection that stays open, and one for
+    /// a connection that closes.
     endings: [&'static [u8]; 2],
-    /// The complete request of a workload of one file, with both endings.
+    /// The complete request of a workload with a single file, with each of the two endings.
     ready: Option<[Vec<u8>; 2]>,
 }
 
 /// Parts of a request that depend on the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
-    /// Whether to ask the server to close.
+    /// Whether the request tells the server to close the connection.
     pub close: bool,
     /// Date of the client's copy.
     pub copy_date: &'a [u8; DATE_BYTES],
@@ -82,7 +84,8 @@ impl RequestWriter {
         writer
     }
 
-    /// The bytes of a request. `buffer` contains them unless they were written before the run.
+    /// The bytes of a request. They are written to `buffer`, unless the request was written before
+    /// the run.
     #[inline]
     pub(crate) fn bytes<'a>(
         &'a self,

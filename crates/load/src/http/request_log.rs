@@ -1,4 +1,4 @@
-//! The request log: one line per request, for analyses that percentiles do not allow.
+//! The request log: one line per request, for analyses that need more than percentiles.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,4 +1,5 @@
-//! What all threads of a run share: settings, and the counters from which progress is reported.
+//! The state that all threads of a run share: settings, and the counters from which progress is
+//! reported.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,11 +25,11 @@ pub(crate) struct RunState {
     pub connector: Option<Connector>,
     /// The application that the clients walk through, if the workload is one.
     pub application: Option<Arc<Application>>,
-    /// The start: all times are nanoseconds since then.
+    /// The start of the run. All times are nanoseconds since then.
     pub epoch: Instant,
     pub window_begin_ns: u64,
     pub window_end_ns: u64,
-    /// The date of a conditional request for an object that the client has no copy of.
+    /// The date in a conditional request for an object of which the client has no copy.
     pub today: [u8; DATE_BYTES],
     /// Set to stop the threads.
     pub stop: AtomicBool,
@@ -44,7 +45,7 @@ impl RunState {
     }
 }
 
-/// What a thread publishes while it runs. The alignment avoids false sharing.
+/// The counters that a thread updates while it runs. The alignment avoids false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {

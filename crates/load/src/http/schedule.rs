@@ -1,7 +1,7 @@
 //! Arrival times of an open loop.
 //!
-//! An arrival is drawn when the one before it starts. Without a free connection no arrival starts,
-//! so a backlog of any length uses no memory.
+//! An arrival is drawn when the arrival before it starts. While no connection is free, no arrival
+//! starts, so a backlog of any length uses no memory.
 
 use perpacket_workload::Stream;
 
@@ -25,8 +25,8 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// One shard of `per_s` arrivals per second.
     ///
-    /// Fixed arrivals go to the shards in turn, so that those of all shards together are evenly
-    /// spaced. Poisson processes add up to a Poisson process of the total rate.
+    /// Fixed arrivals go to the shards in turn, so that the arrivals of all shards together are
+    /// evenly spaced. Poisson processes add up to a Poisson process of the total rate.
     pub(crate) fn new(per_s: f64, process: Process, shard: Shard, seed: u64) -> Self {
         let mut schedule = Self {
             per_s,
@@ -71,7 +71,8 @@ impl Schedule {
         self.count - before
     }
 
-    /// The time of a fixed arrival, from the count, so that rounding errors do not add up.
+    /// The time of a fixed arrival. It is computed from the count, so that rounding errors do not
+    /// add up.
     #[inline]
     fn fixed_ns(&self) -> f64 {
         let number = self.count * u64::from(self.shard.shards) + u64::from(self.shard.index);

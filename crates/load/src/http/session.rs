@@ -52,9 +52,10 @@ pub(crate) struct SessionRequest {
     pub expected_bytes: u32,
     /// How the client requests it.
     pub operation: Operation,
-    /// The status in the log, which is expected besides success; 0 without a log.
+    /// The status in the log, which is expected as well as success; 0 without a log.
     pub logged_status: u16,
-    /// In a log: when the request starts, from the start of the log. Else: the wait before it.
+    /// With a log: the start of the request, from the start of the log. Otherwise: the wait before
+    /// the request.
     pub due_ns: u64,
 }
 
@@ -103,7 +104,7 @@ impl Session {
         self.rounds <= 1 && self.position + 1 >= self.requests.len()
     }
 
-    /// Advances to the next request; false at the end of the session.
+    /// Advances to the next request. Returns false at the end of the session.
     #[inline]
     pub(crate) fn advance(&mut self) -> bool {
         self.position += 1;

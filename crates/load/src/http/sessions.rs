@@ -14,8 +14,8 @@ use super::session::{ANY_SIZE, Operation, Session, SessionRequest};
 use super::settings::{Arrivals, RequestsPerConnection, Settings, Shard, Workload};
 use crate::error::LoadError;
 
-/// SPECweb99's dynamic operations, in percent of all requests: 30 together. From general knowledge of
-/// the benchmark, as the report notes.
+/// SPECweb99's dynamic operations, in percent of all requests. They add up to 30 %. The shares are
+/// from general knowledge of the benchmark, as the report notes.
 const DYNAMIC_SHARES: [(Operation, f64); 4] = [
     (Operation::DynamicGet, 12.45),
     (Operation::Advertisement, 12.60),
@@ -24,7 +24,7 @@ const DYNAMIC_SHARES: [(Operation, f64); 4] = [
 ];
 /// Rounds of a session that never ends.
 const ENDLESS: u64 = u64::MAX;
-/// Difference between the seeds of two parts.
+/// Difference between the seeds of two shards.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A workload before it is divided among threads.
@@ -56,13 +56,13 @@ enum Kind {
 }
 
 impl Plan {
-    /// Generates or reads what all threads share.
+    /// Generates or reads the state that all threads share.
     pub(crate) fn new(settings: &Settings, prefix: &str, path: &str) -> Result<Self, LoadError> {
         let (kind, paths) = match &settings.workload {
             Workload::File => {
                 let kind = Kind::File {
                     lengths: settings.requests_per_connection,
-                    kept_session_share: kept_sessions(settings),
+                    kept_session_share: persistent_session_share(settings),
                 };
                 (kind, Arc::new(Paths::new("", [path])))
             }
@@ -101,7 +101,7 @@ impl Plan {
             }
             Workload::Application { file, .. } => {
                 let application = Application::read(file)?;
-                let most = application.most_clients();
+                let most = application.max_clients();
                 if f64::from(settings.connections) > most {
                     return Err(LoadError::Usage(format!(
                         "clients: {}: expected at most {most}, as a number in {} has {most} values \
@@ -173,12 +173,13 @@ impl Plan {
             Kind::WebStone => ThreadSessions::WebStone(WebStoneGenerator::new(seed)),
             Kind::Application(application) => ThreadSessions::Application {
                 application: Arc::clone(application),
-                // As connections are divided: among processes, then among their threads.
+                // Values are divided as connections are: among processes, then among the threads of
+                // a process.
                 free: application.free_values(
                     self.shard.index + self.shard.shards * thread,
                     self.shard.shards * threads,
                 ),
-                chance: Stream::new(seed, "walks of clients"),
+                random: Stream::new(seed, "walks of clients"),
             },
             Kind::Log {
                 log,
@@ -213,7 +214,7 @@ impl Plan {
 
 /// The share of sessions on persistent connections that results in the configured share of
 /// *requests*.
-fn kept_sessions(settings: &Settings) -> f64 {
+fn persistent_session_share(settings: &Settings) -> f64 {
     let share = settings.keep_alive_share.unwrap_or(1.0);
     let mean = settings
         .requests_per_connection
@@ -223,7 +224,7 @@ fn kept_sessions(settings: &Settings) -> f64 {
     }
     match mean.is_finite() {
         true => share / mean / (share / mean + 1.0 - share),
-        // Endless sessions: the share is one of connections.
+        // The sessions never end, so the share of requests is the share of connections.
         false => share,
     }
 }
@@ -254,9 +255,9 @@ pub(crate) enum ThreadSessions {
     Application {
         application: Arc<Application>,
         free: FreeValues,
-        chance: Stream,
+        random: Stream,
     },
-    /// Sessions of a log: at its times or as fast as possible, once or repeatedly.
+    /// Sessions of a log: at the log's times or as fast as possible, once or repeatedly.
     Log {
         log: Arc<Log>,
         recorded: bool,
@@ -267,7 +268,7 @@ pub(crate) enum ThreadSessions {
 }
 
 impl ThreadSessions {
-    /// Replaces `session` by the next one; false if there is none.
+    /// Replaces `session` by the next session. Returns false if there is none.
     pub(crate) fn next_session(&mut self, session: &mut Session) -> bool {
         session.requests.clear();
         let mut rounds = 1;
@@ -319,9 +320,9 @@ impl ThreadSessions {
             Self::Application {
                 application,
                 free,
-                chance,
+                random,
             } => {
-                let first = application.first(&mut session.client, chance, free);
+                let first = application.first(&mut session.client, random, free);
                 session.requests.push(first);
                 rounds = ENDLESS;
             }
@@ -350,11 +351,11 @@ impl ThreadSessions {
     }
 
     /// Draws the next page of a client. A wrong answer ends the session, because later requests
-    /// need texts of it.
+    /// need texts of that answer.
     pub(crate) fn next_page(&mut self, session: &mut Session, is_right: bool) {
         let Self::Application {
             application,
-            chance,
+            random,
             ..
         } = self
         else {
@@ -363,14 +364,14 @@ impl ThreadSessions {
         let next = session
             .current()
             .filter(|_| is_right)
-            .and_then(|request| application.next(request.object, &mut session.client, chance));
+            .and_then(|request| application.next(request.object, &mut session.client, random));
         match next {
             Some(next) => session.requests[0] = next,
             None => session.clear(),
         }
     }
 
-    /// When the next session of a log begins, in nanoseconds since the start of the log.
+    /// Start of the next session of a log, in nanoseconds since the start of the log.
     pub(crate) fn next_due_ns(&mut self) -> Option<u64> {
         let Self::Log {
             log, next, shard, ..
@@ -388,7 +389,7 @@ impl ThreadSessions {
     }
 }
 
-/// The next session of this part; after the last one, the first if the log repeats.
+/// The next session of this shard. After the last session, the first one if the log repeats.
 fn next_of_log<'a>(
     log: &'a Log,
     next: &mut usize,

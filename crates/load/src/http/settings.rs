@@ -16,13 +16,13 @@ use crate::sources::SourceAddresses;
 pub struct Settings {
     /// The URL. The files of every workload except [`Workload::File`] are below its path.
     pub url: String,
-    /// Connections at a time; in an open loop the most at a time.
+    /// Number of connections at a time. In an open loop, the maximum number.
     pub connections: u32,
     /// When requests start.
     pub arrivals: Arrivals,
-    /// What is requested.
+    /// The requests of the load.
     pub workload: Workload,
-    /// Length of the measured window; `None` ends with the requests or the log.
+    /// Length of the measured window. If `None`, the run ends with its requests or its log.
     pub duration: Option<Duration>,
     /// Number of requests after which the run ends.
     pub requests: Option<u64>,
@@ -30,11 +30,12 @@ pub struct Settings {
     pub warmup: Duration,
     /// Number of threads; `None` is one per CPU.
     pub threads: Option<u32>,
-    /// CPUs to bind the threads to, in turn.
+    /// CPUs to bind the threads to. The threads use the CPUs in order, and then from the first
+    /// again.
     pub cpus: Vec<usize>,
-    /// The thread polls, instead of sleeping, for this time before a request is due, because waking
-    /// up takes tens of microseconds. If requests follow each other more closely, the CPU is always
-    /// busy.
+    /// For this time before a request is due, the thread polls instead of sleeping, because waking
+    /// up takes tens of microseconds. If the interval between requests is shorter, the thread
+    /// always polls and its CPU is always busy.
     pub spin: Duration,
     /// HTTP version.
     pub version: Version,
@@ -46,15 +47,16 @@ pub struct Settings {
     pub conditional_share: f64,
     /// Bits per second at which each connection reads; `None` is unlimited.
     pub line_speed_bps: Option<u64>,
-    /// The longest time without a byte in either direction.
+    /// The longest time in which no byte is transferred in either direction.
     pub timeout: Duration,
-    /// What to check of a body.
+    /// The check of a response body.
     pub check: Check,
     /// Whether to resume TLS sessions.
     pub tls_resumption: bool,
-    /// The only version of TLS; `None` is 1.3 where the server has it, else 1.2.
+    /// The only version of TLS to offer. If `None`, 1.3 is used if the server has it, and 1.2
+    /// otherwise.
     pub tls_version: Option<TlsVersion>,
-    /// Whether to trust any certificate.
+    /// Whether to accept any certificate.
     pub insecure: bool,
     /// File of certificates to trust instead of those of the system.
     pub trusted: Option<PathBuf>,
@@ -105,10 +107,10 @@ impl Settings {
     }
 }
 
-/// When requests start.
+/// The start times of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Closed loop: the next request of a connection follows the response.
+    /// Closed loop: a connection sends its next request after the response.
     Closed,
     /// Open loop: requests arrive independently of the responses.
     Requests {
@@ -117,7 +119,7 @@ pub enum Arrivals {
         /// Distribution of the times between arrivals.
         process: Process,
     },
-    /// Partly open loop: sessions arrive; within one, the next request follows the response.
+    /// Partly open loop: sessions arrive. Within a session, the next request follows the response.
     Sessions {
         /// Arrivals per second; may be a fraction.
         per_s: f64,
@@ -158,7 +160,7 @@ impl Arrivals {
         }
     }
 
-    /// Factor by which the run is faster than the log, if it keeps the log's times.
+    /// Factor by which the run is faster than the log, if the run uses the log's times.
     #[must_use]
     pub fn speed(self) -> Option<f64> {
         match self {
@@ -181,7 +183,7 @@ pub enum Process {
 /// The requests of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// The URL, repeatedly.
+    /// The URL itself, requested again and again.
     File,
     /// SPECweb99 on `connections` connections.
     SpecWeb99 {
@@ -201,9 +203,9 @@ pub enum Workload {
     Ibm,
     /// Clients of an application that walk through its pages.
     Application {
-        /// Its file, `application.toml`.
+        /// The application's file, `application.toml`.
         file: PathBuf,
-        /// Number of requests of each page after which the run ends.
+        /// Number of answers to each page after which the run ends.
         each: Option<u64>,
     },
     /// The requests of a log.
@@ -212,9 +214,9 @@ pub enum Workload {
         file: PathBuf,
         /// Object mappings of a World Cup 1998 log.
         objects: Option<PathBuf>,
-        /// When requests start within their second.
+        /// The start times of requests within their second.
         spread: Spread,
-        /// Whether to begin the log again at its end; otherwise the run ends with it.
+        /// Whether to begin the log again at its end. If not, the run ends with the log.
         repeats: bool,
     },
 }
@@ -245,16 +247,16 @@ impl Workload {
     }
 }
 
-/// When the requests of a log start within their second: log times are whole seconds.
+/// The start times of a log's requests within their second. The times in logs are whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {
-    /// All at its start.
+    /// All requests start at the begin of their second.
     None,
-    /// At equal distances, in the order of the log.
+    /// Requests start at equal distances, in the order of the log.
     Uniform,
-    /// As a Poisson process with this number of arrivals has them: independent uniform times,
-    /// sorted.
+    /// Requests start at independent uniform times, sorted. A Poisson process with this number of
+    /// arrivals has such times.
     Poisson,
 }
 
@@ -280,22 +282,22 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// What to check of a body.
+/// The check of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Check {
-    /// Only that it is complete.
+    /// Only that the body is complete.
     None,
-    /// Its length, which must be that of the workload's file.
+    /// The length, which must be that of the workload's file.
     Length,
-    /// Its length, and that every body of an object is the same.
+    /// The length, and that every body of an object is the same.
     Digest,
 }
 
-/// The most processes that share a load.
-const MOST_SHARDS: u32 = 4096;
+/// The maximum number of processes that share a load.
+const MAX_SHARDS: u32 = 4096;
 
-/// The share of a load that one of several processes runs.
+/// The part of a load that one of several processes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Number of the shard, from 0.
@@ -336,14 +338,14 @@ impl FromStr for Shard {
         text.split_once('/')
             .and_then(|(index, shards)| Some((index.parse().ok()?, shards.parse().ok()?)))
             .filter(|(index, shards): &(u32, u32)| {
-                (1..=*shards).contains(index) && *shards <= MOST_SHARDS
+                (1..=*shards).contains(index) && *shards <= MAX_SHARDS
             })
             .map(|(index, shards)| Self {
                 index: index - 1,
                 shards,
             })
             .ok_or_else(|| {
-                format!("{text}: expected I/N with I from 1 to N and N up to {MOST_SHARDS}")
+                format!("{text}: expected I/N with I from 1 to N and N up to {MAX_SHARDS}")
             })
     }
 }
@@ -391,7 +393,7 @@ impl Settings {
     /// Checks everything that does not depend on the machine.
     ///
     /// # Errors
-    /// Names the first invalid option.
+    /// The error names the first invalid option.
     pub fn check(&self) -> Result<(), LoadError> {
         let usage = |text: String| Err(LoadError::Usage(text));
         let share = |value: f64| (0.0..=1.0).contains(&value);

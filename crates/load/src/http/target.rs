@@ -8,7 +8,7 @@ use perpacket_http::target::percent_decode;
 
 use crate::error::LoadError;
 
-/// Time-out of the connection that is tried before the run.
+/// Time-out of the test connection before the run.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A URL with scheme, host, port and path.
@@ -113,7 +113,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Tries one connection, so that a wrong address is an error before the run instead of its result.
+/// Tries one connection before the run. A wrong address is then an error, instead of the result of
+/// the run.
 ///
 /// # Errors
 /// Connecting failed.

@@ -15,17 +15,17 @@ pub(crate) struct ThreadResult {
     pub counts: Counts,
     /// CPU time in the window, in nanoseconds.
     pub cpu_ns: u64,
-    /// When the thread stopped.
+    /// The time at which the thread stopped.
     pub end_ns: u64,
     /// Requests (sessions, with session arrivals) that were due and not sent.
     pub unsent: u64,
-    /// Whether the last of them found no free connection.
+    /// Whether all connections were busy at the last arrival.
     pub all_busy: bool,
     /// Requests begun, the warm-up included.
     pub begun: u64,
     /// Requests without a complete response at the end.
     pub unfinished: u64,
-    /// The longest wait of one of them since its intended start.
+    /// The longest wait of an unfinished request since its intended start.
     pub oldest_unfinished_ns: u64,
     /// Bytes, responses and errors of each connection in the window.
     pub connections: Vec<(u64, u64, u64)>,

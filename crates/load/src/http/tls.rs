@@ -23,7 +23,7 @@ const SYSTEM_CERTIFICATES: [&str; 3] = [
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
-/// Stored sessions for resumption. A server issues a few per connection.
+/// Number of stored sessions for resumption. A server issues a few sessions per connection.
 const STORED_SESSIONS: usize = 256;
 
 /// Makes TLS connections to one server.
@@ -102,7 +102,7 @@ fn trusted_certificates(file: Option<&Path>) -> Result<RootCertStore, LoadError>
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| failed(&error))? {
         let certificate = certificate.map_err(|error| failed(&error))?;
-        // The list of a system may contain certificates in forms that are no longer accepted.
+        // The system's list may contain certificates in forms that are no longer accepted.
         let added = store.add(certificate);
         if file.is_some() {
             added.map_err(|error| failed(&error))?;
@@ -114,7 +114,7 @@ fn trusted_certificates(file: Option<&Path>) -> Result<RootCertStore, LoadError>
     }
 }
 
-/// Accepts any certificate, but no invalid signature.
+/// Accepts any certificate, but still checks signatures.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! One thread of a load: its event loop, and when each connection starts a request.
+//! One thread of a load: its event loop, and the times at which each connection starts a request.
 //!
 //! Each socket is registered once, edge-triggered, for all events. A request then costs a send, a
 //! receive and a share of an `epoll_wait`. Arrivals of an open loop are checked between any two
@@ -39,7 +39,7 @@ const LONGEST_SLEEP_NS: u64 = 50_000_000;
 const BUFFER_BYTES: usize = 262_144;
 /// Pause of a connection after a failed request. It doubles with each failure in a row.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
-/// The most doublings of that pause.
+/// The maximum number of doublings of that pause.
 const PAUSE_DOUBLINGS: u32 = 7;
 
 /// The load of one thread.
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     pub(super) schedule: Option<Schedule>,
     /// Arrival time of the next request or session.
     next_arrival_ns: u64,
-    /// Open connections without a request. Some may have closed since.
+    /// Open connections without a request. The peer may have closed some of them.
     pub(super) idle: Vec<u32>,
     /// Connections without a session.
     pub(super) free: Vec<u32>,
@@ -81,7 +81,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Creates the state of a thread. Runs in the main thread, which reports errors before the start.
+    /// Creates the state of a thread. The main thread runs this, so that it can report errors
+    /// before the start.
     pub(crate) fn new(
         run: Arc<RunState>,
         index: usize,
@@ -144,7 +145,7 @@ impl Worker {
         if !cpus.is_empty() {
             limits::pin(cpus[self.index % cpus.len()])?;
         }
-        // The default slack lets the kernel wake a thread 50 us late (prctl(2)).
+        // With the default timer slack, the kernel may wake a thread 50 us late (prctl(2)).
         set_current_timer_slack(NonZeroU64::new(1))
             .map_err(io::Error::from)
             .map_err(LoadError::system("timer slack"))?;
@@ -187,7 +188,8 @@ impl Worker {
         if now >= self.run.window_end_ns || self.run.stop.load(Ordering::Relaxed) {
             return true;
         }
-        // Only scheduled arrivals start a session on a free connection.
+        // Only a scheduled arrival starts a session on a free connection. So a closed loop or a log
+        // is over when no arrival is scheduled and all connections are free.
         let is_self_paced = matches!(
             self.run.settings.arrivals,
             Arrivals::Closed | Arrivals::Recorded { .. }
@@ -213,7 +215,7 @@ impl Worker {
         }
     }
 
-    /// When the next session of the log begins, in the time of the run.
+    /// The start of the log's next session, in the time of the run.
     pub(super) fn next_recorded_ns(&mut self) -> u64 {
         let due = self.sessions.next_due_ns();
         due.map_or(NEVER, |due_ns| self.at_speed(due_ns))
@@ -256,7 +258,7 @@ impl Worker {
         }
     }
 
-    /// A free connection. An open one comes first if single requests arrive.
+    /// A free connection. If single requests arrive, open connections come first.
     fn free_connection(&mut self, arrivals: Arrivals) -> Option<u32> {
         if matches!(arrivals, Arrivals::Requests { .. })
             && let Some(slot) = self.idle.pop()
@@ -361,8 +363,9 @@ impl Worker {
         }
     }
 
-    /// Sets the time-out of a request unless the timer is set. Progress does not move the timer; it
-    /// is checked when the timer fires, so that a normal request pays nothing.
+    /// Sets the time-out of a request unless the timer is set. Progress does not move the timer.
+    /// Instead, progress is checked when the timer fires, so that a normal request has no
+    /// additional cost.
     pub(super) fn arm_timeout(&mut self, slot: u32, now: u64) {
         if self.timers.due_ns(slot).is_none() {
             self.timers
@@ -376,7 +379,7 @@ impl Worker {
         self.timers.set(slot, until_ns);
     }
 
-    /// The timer of a connection has fired.
+    /// Handles the expiry of a connection's timer.
     fn timer_expired(&mut self, slot: u32) {
         let now = self.now();
         let connection = &mut self.connections[slot as usize];

@@ -1,4 +1,4 @@
-//! The event loop of one thread of bulk connections, at either end.
+//! The event loop of one thread with bulk connections. Both ends use it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,8 +19,8 @@ use crate::error::LoadError;
 const EVENTS: usize = 512;
 /// Longest sleep: the delay after which a thread notices the stop flag.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
-/// Shortest sleep. Timers that expire during it are handled together. Otherwise each of thousands
-/// of slow connections would wake the thread.
+/// Shortest sleep. The thread handles all timers that expire during a sleep together. With shorter
+/// sleeps, each of thousands of slow connections would wake the thread.
 const SHORTEST_SLEEP_NS: u64 = 250_000;
 const BUFFER_BYTES: usize = 262_144;
 /// Event data of the listener.
@@ -40,7 +40,7 @@ pub(crate) struct EventLoop {
     pub flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     timers: TimerWheel,
-    /// Senders of the next round, and those of this one.
+    /// Connections that send in the next round, and connections that send in this round.
     ready: Vec<u32>,
     sending: Vec<u32>,
     listener: Option<TcpListener>,
@@ -59,7 +59,7 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// A loop with room for some connections; the far end has a listener.
+    /// A loop with room for a number of connections. Only the far end has a listener.
     pub(crate) fn new(
         epoch: Instant,
         capacity: usize,
@@ -147,7 +147,7 @@ impl EventLoop {
         }
     }
 
-    /// One round: expired timers, ready senders, events.
+    /// Runs one round: expired timers, ready senders, events.
     pub(crate) fn run_once(&mut self) -> Result<(), LoadError> {
         let now = self.now();
         let mut fired = core::mem::take(&mut self.fired);
@@ -260,7 +260,7 @@ impl EventLoop {
         }
     }
 
-    /// Sends what is due on a connection.
+    /// Sends the due segments of a connection.
     fn send(&mut self, slot: u32, now: u64) {
         let Some(flow) = &mut self.flows[slot as usize] else {
             return;
@@ -281,7 +281,7 @@ impl EventLoop {
         }
     }
 
-    /// Receives on a connection; for `ended` see [`Flow::receive`].
+    /// Receives on a connection. See [`Flow::receive`] for `ended`.
     fn receive(&mut self, slot: u32, ended: bool) {
         let drops = self.listener.is_some();
         let Some(flow) = &mut self.flows[slot as usize] else {
@@ -291,8 +291,8 @@ impl EventLoop {
             Ok(true) => {}
             Ok(false) if drops => self.remove(slot),
             Ok(false) => self.drop_broken(slot, io::ErrorKind::UnexpectedEof.into()),
-            // The near end closes at the end of its run, with data on the way. That is not an
-            // error.
+            // At the end of its run, the near end closes the connection while data are in flight.
+            // That is not an error.
             Err(_) if drops => self.remove(slot),
             Err(error) => self.drop_broken(slot, error),
         }
@@ -359,7 +359,7 @@ pub(crate) fn socket(
         .map_err(LoadError::system("TCP_NODELAY"))?;
     if let Some(bytes) = segment_bytes.filter(|bytes| bytes + TIMESTAMP_BYTES <= MAXSEG_LIMIT_BYTES)
     {
-        // The kernel ignores a size below its minimum; the report prints the real size.
+        // The kernel ignores a size below its minimum. The report prints the actual size.
         let _ = socket.set_tcp_mss(bytes + TIMESTAMP_BYTES);
     }
     if let Some(name) = congestion {

@@ -1,4 +1,4 @@
-//! The far end of a bulk load: receives, or sends on request.
+//! The far end of a bulk load. It receives, or sends if the near end requests it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use crate::limits;
 
 /// Backlog of the listener.
 const BACKLOG: i32 = 16_384;
-/// Most connections of one thread.
+/// Maximum number of connections of one thread.
 const CAPACITY: u64 = 262_144;
 
-/// What the threads of a far end share.
+/// The state that the threads of a far end share.
 #[derive(Default)]
 struct Shared {
     accepted: AtomicU64,

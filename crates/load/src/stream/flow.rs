@@ -8,12 +8,13 @@ use rustix::net::{RecvFlags, recv};
 use super::greeting::{GREETING_BYTES, Greeting};
 use perpacket_linux::tcp::TcpInfo;
 
-/// Segments that a connection without a rate sends before the next connection sends.
+/// Number of segments that a connection without a rate sends before another connection may send.
 const BATCH_SEGMENTS: u32 = 16;
-/// A sender with a rate wakes at most once in this time and sends all due segments. Reports print
-/// this time as the burst.
+/// Shortest interval between two wakeups of a sender with a rate. At each wakeup it sends all due
+/// segments. Reports print this time as the burst.
 pub(crate) const BURST_NS: f64 = 1_000_000.0;
-/// A delayed sender catches up on at most this time, so that the rate is not exceeded for long.
+/// A delayed sender sends the segments of at most this time later, so that it does not exceed its
+/// rate for long.
 const CATCH_UP_NS: f64 = 100_000_000.0;
 
 /// Role of a connection.
@@ -21,7 +22,8 @@ const CATCH_UP_NS: f64 = 100_000_000.0;
 pub(crate) enum Role {
     /// Connecting, or waiting for the start.
     Waiting,
-    /// At the far end: reading the greeting, of which this many bytes have arrived.
+    /// At the far end: reading the greeting. The value is the number of its bytes that have
+    /// arrived.
     Greeting(usize),
     /// Sending.
     Sending,
@@ -29,14 +31,14 @@ pub(crate) enum Role {
     Receiving,
 }
 
-/// What a sender waits for.
+/// The event that a sender waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SendState {
-    /// Nothing: it can send more.
+    /// None: the sender can send more.
     Ready,
     /// Space in the socket.
     Blocked,
-    /// A time, in nanoseconds.
+    /// The time at which the next segment is due, in nanoseconds.
     Until(u64),
 }
 
@@ -85,8 +87,8 @@ impl Flow {
         }
     }
 
-    /// Starts to send or to receive. The first segment is due after the share `phase` of the gap, so
-    /// that connections do not all send at once.
+    /// Starts to send or to receive. The first segment is due after the fraction `phase` of the gap
+    /// between segments, so that connections do not all send at once.
     pub(crate) fn begin(&mut self, sends: bool, greeting: Greeting, now: u64, phase: f64) {
         self.role = if sends {
             Role::Sending
@@ -138,9 +140,10 @@ impl Flow {
         }
     }
 
-    /// Receives available bytes; false at the end. A far end lets the kernel drop the bytes; the
-    /// machine under test copies them as a server would. `ended` means that the peer has closed its
-    /// side: the function then reads up to the end, since no other event follows.
+    /// Receives available bytes. Returns false at the end of the stream. A far end lets the kernel
+    /// drop the bytes, but the machine under test copies them as a server would. If `ended`, the
+    /// peer has closed its side. The function then reads up to the end, because no other event
+    /// follows.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],

@@ -7,7 +7,7 @@ pub(crate) const GREETING_BYTES: usize = 24;
 /// Longest segment: 64 KiB, which the kernel divides into segments of the path's size.
 pub(crate) const SEGMENT_LIMIT_BYTES: u32 = 65_536;
 
-/// Who sends on a connection, and how.
+/// The direction of a connection, and its segments and rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Greeting {
     /// Whether the far end sends.

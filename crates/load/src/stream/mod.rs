@@ -1,9 +1,9 @@
 //! `load stream`: bulk TCP on many connections, and its far end.
 //!
-//! The machine under test runs [`run`]. The far end runs [`serve`]. The greeting, the first bytes
-//! of each connection, selects whether it receives or sends. A segment is one write without Nagle
-//! delay, and the maximum segment size is set to match. The kernel divides segments that are too
-//! large for the path; the report prints the resulting size.
+//! The machine under test runs [`run`]. The far end runs [`serve`]. The first bytes of each
+//! connection are a greeting, which selects whether the far end receives or sends. A segment is one
+//! write without Nagle delay, and the maximum segment size is set to the size of that write. The
+//! kernel divides segments that are too large for the path; the report prints the resulting size.
 
 mod event_loop;
 mod far_end;
@@ -38,15 +38,15 @@ use report::SCHEMA;
 const CONNECTING: u32 = 128;
 /// Time-out for opening all connections.
 const OPENING: Duration = Duration::from_secs(60);
-/// Interval of round-trip time samples, and the most sampled connections per thread.
+/// Interval of round-trip time samples, and the maximum number of sampled connections per thread.
 const SAMPLE_NS: u64 = 100_000_000;
 const SAMPLED: usize = 256;
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The most threads.
-const MOST_THREADS: u32 = 4096;
-/// The value of the window's start while the window has not started.
+/// The maximum number of threads.
+const MAX_THREADS: u32 = 4096;
+/// The start of the window while the window has not started.
 const NOT_YET: u64 = u64::MAX;
 
 /// Progress of a run, once a second.
@@ -60,7 +60,7 @@ pub struct Progress {
     pub errors: u64,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     ready: AtomicU32,
     begin_ns: AtomicU64,
@@ -144,7 +144,7 @@ pub fn threads(settings: &Settings) -> u32 {
         0 => settings.threads.unwrap_or(machine),
         cpus => cpus,
     };
-    wanted.min(settings.connections).min(MOST_THREADS)
+    wanted.min(settings.connections).min(MAX_THREADS)
 }
 
 /// Begins the window once all threads are ready, and reports progress.
@@ -276,7 +276,8 @@ fn open_all(
     Ok(())
 }
 
-/// Sends the greeting on all connections and starts them, spread over one gap between segments.
+/// Sends the greeting on all connections and starts them. The starts are spread over one gap
+/// between segments.
 fn begin_all(settings: &Settings, event_loop: &mut EventLoop) {
     let sends = settings.direction == Direction::Send;
     let greeting = Greeting {

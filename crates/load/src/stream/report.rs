@@ -14,7 +14,7 @@ pub struct Report {
     pub schema: u32,
     /// Number of connections.
     pub connections: u32,
-    /// `send` or `receive`, as seen from here.
+    /// `send` or `receive`, as seen from this machine.
     pub direction: &'static str,
     /// Requested payload bytes of a segment.
     pub segment_bytes: u32,
@@ -35,7 +35,8 @@ pub struct Report {
     pub goodput_bps: f64,
     /// Data segments, retransmissions included.
     pub segments: u64,
-    /// Segments that this machine retransmitted. A receiver does not know those of the far end.
+    /// Segments that this machine retransmitted. A receiver does not know the retransmissions of
+    /// the far end.
     pub retransmissions: u64,
     /// Smoothed round-trip times, sampled every 100 ms, in microseconds.
     pub rtt_us: RoundTrip,
@@ -56,7 +57,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Why the run has failed; `None` if it has not.
+    /// The reason why the run has failed; `None` if it has not.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let broken: u64 = self.errors.values().sum();
@@ -70,7 +71,7 @@ impl Report {
 /// Round-trip times in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RoundTrip {
-    /// Half are at most this.
+    /// Half of the times are at most this.
     pub p50: f64,
     /// 99 %.
     pub p99: f64,

@@ -9,11 +9,11 @@ use super::greeting::SEGMENT_LIMIT_BYTES;
 use crate::error::LoadError;
 use crate::sources::SourceAddresses;
 
-/// Who sends.
+/// The end that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// This machine: the one under test.
+    /// This machine, which is the machine under test.
     Send,
     /// The far end.
     Receive,
@@ -33,7 +33,7 @@ impl Direction {
 /// Settings of a bulk load to a far end.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The far end.
+    /// Address of the far end.
     pub to: SocketAddr,
     /// Number of connections.
     pub connections: u32,
@@ -41,7 +41,7 @@ pub struct Settings {
     pub segment_bytes: u32,
     /// Bits of payload per second on all connections together, in equal shares; `None` is unlimited.
     pub rate_bps: Option<f64>,
-    /// Who sends.
+    /// The end that sends.
     pub direction: Direction,
     /// Length of the measured window.
     pub duration: Duration,
@@ -49,7 +49,7 @@ pub struct Settings {
     pub warmup: Duration,
     /// CPUs, with one thread each.
     pub cpus: Vec<usize>,
-    /// Number of threads without `cpus`; `None` is one per CPU.
+    /// Number of threads if `cpus` is empty. `None` is one thread per CPU.
     pub threads: Option<u32>,
     /// Congestion control; `None` is that of the machine.
     pub congestion: Option<String>,
@@ -79,7 +79,7 @@ impl Settings {
     /// Checks everything that does not depend on the machine.
     ///
     /// # Errors
-    /// Names the first invalid option.
+    /// The error names the first invalid option.
     pub fn check(&self) -> Result<(), LoadError> {
         let usage = |text: String| Err(LoadError::Usage(text));
         if !(1..=1_000_000).contains(&self.connections) {

@@ -26,7 +26,7 @@ const SHOP: &str = r#"
     next = { order = 0.5 }
 "#;
 
-/// A shop that accepts each client's own token, three times.
+/// A shop that accepts each client's own token, three times per token.
 fn shop() -> Server {
     let visits = AtomicU64::new(0);
     Server::start(move |request, stream| {

@@ -1,4 +1,4 @@
-//! Start times of requests, and reports of those that could not start.
+//! Tests of the start times of requests, and of reports of requests that could not start.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ fn a_frozen_server_shows_in_the_response_times_and_not_in_the_median_service_tim
     });
     freezer.join().unwrap();
     let pair = report.latency_us;
-    // A request at the begin of the freeze waits for its end on every machine.
+    // On every machine, a request that starts at the begin of the freeze waits for the end of the
+    // freeze.
     assert!(pair.response.max > 750_000.0, "{pair:?}");
     // Only requests on the sixteen connections waited after their send.
     assert!(pair.service.p90 < pair.response.p90, "{pair:?}");
@@ -77,7 +78,7 @@ fn a_fractional_rate_is_accepted() {
         duration: Some(Duration::from_secs(2)),
         ..settings(&server, 4)
     });
-    // At 0, 0.4, 0.8, 1.2 and 1.6 s.
+    // Arrivals at 0, 0.4, 0.8, 1.2 and 1.6 s.
     let arrived = report.requests + report.unsent + report.unfinished;
     assert_eq!(arrived, 5);
 }
@@ -173,6 +174,7 @@ fn memory_does_not_grow_with_the_run() {
     });
     let grown = resident().saturating_sub(before);
     assert!(report.requests > 100, "{}", report.requests);
-    // Storing one time per request needs 8 bytes each. Other tests run at the same time.
+    // Storing one time per request would need 8 bytes each. The limit is generous, because other
+    // tests run at the same time.
     assert!(grown < 64_000_000, "{grown} bytes more");
 }

@@ -22,7 +22,7 @@ fn the_report_of_a_server_that_dies_contains_its_earlier_responses() {
             server.kill();
         })
     };
-    // Without a server, the run ends long before its hour.
+    // The load lasts an hour, but without a server the run ends long before that.
     let report = load(Settings {
         duration: Some(Duration::from_secs(3600)),
         ..settings(&server, 8)
@@ -133,7 +133,7 @@ fn a_reset_and_a_time_out_are_counted_separately() {
 fn a_server_that_closes_an_idle_connection_causes_no_error() {
     let requests = AtomicU64::new(0);
     let server = Server::start(move |_, stream| {
-        // Closes after every third response without announcing it.
+        // Closes the connection after every third response without announcing it.
         stream.write_all(&response(b"x")).is_ok()
             && requests.fetch_add(1, Ordering::SeqCst) % 3 != 2
     });
@@ -155,7 +155,7 @@ fn a_server_that_closes_an_idle_connection_causes_no_error() {
     );
 }
 
-/// After the server ended, requests are not sent, and the report does not blame busy connections.
+/// After the server has ended, requests are not sent. The report must not blame busy connections.
 #[test]
 fn the_notes_name_a_missing_server_instead_of_busy_connections() {
     let server = Arc::new(Server::of_bytes(100));

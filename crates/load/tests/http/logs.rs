@@ -11,7 +11,8 @@ use perpacket_load::http::{Arrivals, Settings, Shard, Spread, Workload, run};
 use crate::server::{Server, response};
 use crate::{load, settings};
 
-/// Writes a log of `lines`; returns its directory, which is deleted when dropped, and its path.
+/// Writes a log of `lines`. Returns its directory, which is deleted when dropped, and the path of
+/// the log.
 fn log(lines: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("access.log");
@@ -76,11 +77,11 @@ fn a_log_is_replayed_at_its_times_with_one_connection_per_session() {
         (report.requests, report.errors.len(), report.unsent),
         (4, 0, 0)
     );
-    // A pause of more than fifteen seconds ends a session: a's request at 39 s has a new
-    // connection.
+    // A pause of more than fifteen seconds ends a session, so the request of host a at 39 s opens a
+    // new connection.
     assert_eq!(report.connections_opened, 3);
     let seen = seen.lock().unwrap();
-    // No request arrives before its time; on a busy machine one may arrive later.
+    // No request arrives before its time. On a busy machine a request may arrive later.
     let times: Vec<_> = seen.iter().map(|(time, _)| *time).collect();
     assert!(
         times[2] >= Duration::from_millis(50) && times[3] >= Duration::from_secs(2),

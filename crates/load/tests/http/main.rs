@@ -21,7 +21,7 @@ pub fn load(settings: Settings) -> Report {
     run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap()
 }
 
-/// Half a second of one thread's load on a server's file.
+/// Settings of half a second of load with one thread on a server's file.
 pub fn settings(server: &Server, connections: u32) -> Settings {
     Settings {
         threads: Some(1),

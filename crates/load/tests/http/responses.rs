@@ -70,7 +70,8 @@ fn a_line_of_400_kilobits_carries_90_kilobytes_in_1_8_seconds() {
         line_speed_bps: Some(400_000),
         ..settings(&server, 2)
     });
-    // SPECweb99's 320,000 b/s: a busy machine may be slower, and then does not conform.
+    // SPECweb99's 320,000 b/s. A busy machine may be slower, and then the connection does not
+    // conform.
     let bps = report.body_bytes as f64 / 2.0 * 8.0 / report.duration_s;
     if bps > 320_000.0 {
         assert_eq!(report.conforming, Some(2));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Sends the response to a request, head and body; returns whether the connection stays open.
+/// Sends the response to a request, head and body. Returns whether the connection stays open.
 pub type Answer = dyn Fn(&str, &mut TcpStream) -> bool + Send + Sync;
 
 /// A server that stops at the end of its test.

@@ -1,4 +1,4 @@
-//! Workloads, their requests, and the source addresses of connections.
+//! Tests of workloads, of their requests, and of the source addresses of connections.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -84,7 +84,8 @@ fn conditional_requests_have_the_date_that_the_server_sent() {
         conditional_share: 0.5,
         ..settings(&server, 1)
     });
-    // Half of 400, within four standard deviations, less the first request, which had no date yet.
+    // Half of 400, within four standard deviations. The first request is never conditional, because
+    // the client has no date yet.
     assert!(
         (158..=240).contains(&report.statuses[&304]),
         "{:?}",

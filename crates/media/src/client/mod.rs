@@ -79,7 +79,7 @@ pub struct Options {
     pub cpus: Vec<usize>,
 }
 
-/// Why a run cannot start.
+/// The reason why a run cannot start.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The URL is malformed or lacks `{}`.
@@ -132,18 +132,18 @@ pub struct Progress {
     pub playing: usize,
 }
 
-/// The most events between two checks of the clock.
+/// The maximum number of events between two checks of the clock.
 const EVENTS: usize = 512;
 
 /// Time between two checks of all clients.
 const SWEEP_NS: u64 = 250_000_000;
 
-/// From this number of clients on, packets are read at this interval.
+/// With this number of clients or more, packets are read at this interval.
 const BATCHED_FROM_CLIENTS: usize = 200;
 const BATCH_INTERVAL_NS: u64 = 1_000_000;
 
-/// The most clients that start between two checks of the sockets.
-const STARTS_PER_TURN: usize = 64;
+/// The maximum number of clients that start between two checks of the sockets.
+const STARTS_PER_ROUND: usize = 64;
 
 /// Time limit of the responses to TEARDOWN.
 const TEAR_DOWN_LIMIT_NS: u64 = 2_000_000_000;
@@ -161,7 +161,7 @@ const SOCKETS: [SocketKind; 3] = [
     SocketKind::Reports,
 ];
 
-/// Even ports, in order.
+/// A counter that returns even ports in order.
 pub(crate) struct Ports(u16);
 
 impl Ports {
@@ -339,7 +339,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// When the next client starts.
+    /// The start time of the next client.
     fn next_start_ns(&self) -> u64 {
         if self.started_clients == self.clients.len() {
             return u64::MAX;
@@ -351,7 +351,7 @@ impl<'a> Run<'a> {
 
     /// Starts the clients whose start time has come.
     fn start_due_clients(&mut self, now: u64) -> Result<(), Error> {
-        for _ in 0..STARTS_PER_TURN {
+        for _ in 0..STARTS_PER_ROUND {
             if self.next_start_ns() > now {
                 return Ok(());
             }
@@ -410,7 +410,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Sends due reports and keep-alive requests, and ends clients that waited too long.
+    /// Sends due reports and keep-alive requests, and ends clients that have waited too long.
     fn sweep(&mut self, now: u64) {
         self.swept_ns = now;
         for client in &mut self.clients {
@@ -427,7 +427,7 @@ impl<'a> Run<'a> {
         let end_ns = monotonic_ns() + TEAR_DOWN_LIMIT_NS;
         for number in 0..self.clients.len() {
             self.clients[number].tear_down(monotonic_ns());
-            if number % STARTS_PER_TURN == 0 {
+            if number % STARTS_PER_ROUND == 0 {
                 self.poll_once(&mut events, 0)?;
             }
         }
@@ -435,7 +435,7 @@ impl<'a> Run<'a> {
             && self
                 .clients
                 .iter()
-                .any(|client| client.phase != Phase::Over)
+                .any(|client| client.phase != Phase::Ended)
         {
             self.poll_once(&mut events, 50_000_000)?;
         }

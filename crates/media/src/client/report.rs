@@ -34,7 +34,8 @@ impl Percentiles {
         }
     }
 
-    /// Limits percentiles to the highest of the run: a stream's coarser histogram rounds up.
+    /// Limits percentiles to the highest value of the run, because a stream's coarser histogram
+    /// rounds up.
     fn at_most(self, largest: f64) -> Self {
         Self {
             p50: self.p50.min(largest),
@@ -66,7 +67,7 @@ impl Spread {
             values.get(rank.max(1) - 1).copied().unwrap_or(0.0)
         };
         Self {
-            // The sum of no values is -0.
+            // The sum of no values is -0. Adding 0 makes it 0.
             mean: (values.iter().sum::<f64>() + 0.0) / values.len().max(1) as f64,
             p50: at(0.5),
             p99: at(0.99),
@@ -82,7 +83,7 @@ pub struct StreamReport {
     pub url: String,
     /// `played`, `refused`, `timed out` or `failed`.
     pub outcome: &'static str,
-    /// Why the client did not play.
+    /// The reason why the client did not play.
     pub reason: Option<String>,
     /// Payload bits a second.
     pub throughput_bps: f64,
@@ -90,15 +91,16 @@ pub struct StreamReport {
     pub packets: u64,
     /// Packets lost (RFC 3550, A.3).
     pub lost: u64,
-    /// Packets received after a later one.
+    /// Packets received after a packet with a higher number.
     pub reordered: u64,
-    /// Packets received again.
+    /// Packets received more than once.
     pub duplicates: u64,
     /// Interarrival jitter at the end, in microseconds (RFC 3550, A.8).
     pub jitter_us: f64,
     /// Mean difference of consecutive inter-arrival times, in microseconds.
     pub mean_gap_difference_us: Option<f64>,
-    /// Lateness in microseconds, from the arrival of the first packet and the timestamps.
+    /// Lateness in microseconds. It is computed from the arrival of the first packet and the
+    /// timestamps.
     pub lateness_us: Percentiles,
     /// Time from the connection to the first packet in milliseconds.
     pub start_up_ms: Option<f64>,
@@ -165,11 +167,11 @@ pub struct Report {
     pub throughput_bps: f64,
     /// Packets lost.
     pub lost: u64,
-    /// Packets received after a later one.
+    /// Packets received after a packet with a higher number.
     pub reordered: u64,
-    /// Packets received again.
+    /// Packets received more than once.
     pub duplicates: u64,
-    /// Datagrams that are not RTP or are of another source.
+    /// Datagrams that are not RTP or have another source.
     pub strangers: u64,
     /// Whether every byte was compared.
     pub checked: bool,
@@ -264,7 +266,7 @@ impl Report {
     }
 }
 
-/// Every reason once, the most frequent first, ties in the order of the clients.
+/// All reasons, each once. The most frequent come first; ties are in the order of the clients.
 fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
     let mut found: Vec<Reason> = Vec::new();
     for stream in streams.iter().filter(|stream| stream.outcome != "played") {

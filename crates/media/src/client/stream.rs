@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 /// Bytes of a transport stream packet.
 const PACKET_BYTES: usize = crate::wire::transport_stream::PACKET_BYTES;
 
-/// Clock of payloads that the description does not define: that of video.
+/// Clock of payloads without a clock in the description. It is the clock of video.
 const DEFAULT_CLOCK_HZ: u32 = 90_000;
 
 /// The highest recorded lateness: ten minutes.
@@ -27,7 +27,7 @@ pub(super) struct ReceivedStream {
     pub(super) lateness: Histogram<u32>,
     pub(super) bytes: u64,
     pub(super) content_errors: u64,
-    /// Datagrams that are not RTP or are of another source.
+    /// Datagrams that are not RTP or have another source.
     pub(super) strangers: u64,
     pub(super) checked: u64,
     /// Arrival of the last packet.
@@ -39,7 +39,7 @@ pub(super) struct ReceivedStream {
     window_start: WindowStart,
 }
 
-/// Due times of packets, relative to the first.
+/// Due times of packets, relative to the first packet.
 #[derive(Clone, Copy)]
 struct DueTimes {
     arrival_ns: u64,
@@ -76,8 +76,8 @@ pub(super) struct Counts {
 }
 
 impl ReceivedStream {
-    /// A stream without packets. `checks` compares packets with a synthesized stream, that of
-    /// `expected_file` if it is known.
+    /// A stream without packets. With `checks`, packets are compared with a synthesized stream. If
+    /// `expected_file` is known, only the stream of that file is correct.
     pub(super) fn new(checks: bool, expected_file: Option<u32>) -> Result<Self, super::Error> {
         Ok(Self {
             reception: Reception::default(),
@@ -126,7 +126,7 @@ impl ReceivedStream {
         Some(late_us)
     }
 
-    /// The stream is played again: due times and content start again.
+    /// Starts due times and content again, because the stream is played again.
     pub(super) fn restart(&mut self) {
         self.due_times = None;
         self.content = None;
@@ -151,7 +151,7 @@ impl ReceivedStream {
         let (now, before) = (&self.reception, &self.window_start);
         Counts {
             packets: now.received() - before.received,
-            // A packet that was missing at the start of the window can arrive in it.
+            // A packet that was missing at the start of the window may arrive within the window.
             lost: now.lost().saturating_sub(before.lost),
             reordered: now.reordered() - before.reordered,
             duplicates: now.duplicates() - before.duplicates,
@@ -180,7 +180,7 @@ impl ReceivedStream {
         let chunks = || payload.chunks_exact(PACKET_BYTES);
         let place = match self.content {
             Some(content) if content.extended == extended => Some((content.stream, content.index)),
-            // After a gap, the content identifies the position.
+            // After a gap, the content of the packet identifies its position.
             _ => chunks().enumerate().find_map(|(place, packet)| {
                 let (stream, index) = Synthesized::identify(packet)?;
                 Some((stream, index.checked_sub(place as u64)?))

@@ -11,7 +11,7 @@ use super::library::Medium;
 use super::mailbox::Requester;
 use crate::wire::PacketLayout;
 
-/// Limits of a block in bytes. Between them a block has a second of the medium.
+/// Limits of a block's size in bytes. Within these limits, a block contains a second of the medium.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 8 * 1024..=1024 * 1024;
 
 /// The blocks of one medium that are in memory or being read.
@@ -34,9 +34,9 @@ pub(super) enum Storage {
 /// The state of a block.
 #[derive(Debug)]
 pub(super) enum Slot {
-    /// A reader reads it for these connections.
+    /// A reader thread is reading the block for these connections.
     Loading(Vec<Requester>),
-    /// Streams or the cache own it.
+    /// The block is in memory. Streams or the cache own it.
     Ready(Weak<Block>),
 }
 
@@ -75,7 +75,7 @@ impl BlockTable {
 }
 
 impl Block {
-    /// The number of complete packets from `packet` on, at most `limit`.
+    /// The number of complete packets from `packet` on, but not more than `limit`.
     #[inline]
     pub(super) fn packets_from(&self, packet: u64, layout: &PacketLayout, limit: usize) -> usize {
         let length = match &self.content {
@@ -109,8 +109,8 @@ impl Block {
         }
     }
 
-    /// The payload of a packet. Empty in mapped storage: a file that shrinks would make a slice of
-    /// its pages invalid.
+    /// The payload of a packet. It is empty in mapped storage, because a slice of mapped pages
+    /// would become invalid if the file shrank.
     #[inline]
     pub(super) fn payload(&self, packet: u64, layout: &PacketLayout) -> &[u8] {
         let Content::Copied(bytes) = &self.content else {
@@ -121,7 +121,7 @@ impl Block {
         payload.unwrap_or_default()
     }
 
-    /// Reads packets into memory. Fewer if the file ends before them.
+    /// Reads packets into memory. Reads fewer packets if the file ends before them.
     pub(super) fn read(medium: &Medium, first_packet: u64, packets: u64) -> io::Result<Self> {
         let layout = &medium.layout;
         let (offset, length) = layout.file_range(first_packet, packets);

@@ -60,7 +60,7 @@ pub(super) fn count(counter: &AtomicU64) {
 pub struct Report {
     /// Version of this format.
     pub schema: u32,
-    /// How media get from the disk to the sender.
+    /// How the server moves media from the disk to the sender.
     pub buffering: Buffering,
     /// Packets in a buffer of `single` and `double`.
     pub buffer_packets: u32,
@@ -110,7 +110,7 @@ pub struct Report {
     pub dropped: u64,
     /// Lateness of packets in microseconds after they were due.
     pub lateness_us: Percentiles,
-    /// Times that a packet was due and its data had not been read.
+    /// Number of times that a packet was due before its data had been read.
     pub starved: u64,
     /// Reads from files.
     pub reads: u64,
@@ -137,7 +137,7 @@ pub struct Rtcp {
     pub sender_reports: u64,
     /// Receiver reports read.
     pub receiver_reports: u64,
-    /// Packets lost by the receiver reports.
+    /// Lost packets, as the receiver reports count them.
     pub lost: u64,
     /// Largest interarrival jitter in a report, in microseconds.
     pub max_jitter_us: u64,
@@ -146,18 +146,18 @@ pub struct Rtcp {
 /// Page faults of the process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PageFaults {
-    /// Without disk access.
+    /// Faults that were resolved without disk access.
     pub minor: u64,
-    /// With disk access.
+    /// Faults with disk access.
     pub major: u64,
 }
 
 /// Context switches of the process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ContextSwitches {
-    /// Because a thread waited.
+    /// Switches because a thread waited.
     pub voluntary: u64,
-    /// Because the scheduler preempted a thread.
+    /// Switches because the scheduler preempted a thread.
     pub involuntary: u64,
 }
 

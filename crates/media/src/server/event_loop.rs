@@ -34,24 +34,26 @@ const LISTENER: u64 = u64::MAX;
 const REPORTS: u64 = u64::MAX - 1;
 const MAILBOX: u64 = u64::MAX - 2;
 
-/// The most events between two checks of the timers.
+/// The maximum number of events between two checks of the timers.
 const EVENTS: usize = 64;
 
-/// The most connections accepted between two checks of the timers.
+/// The maximum number of connections accepted between two checks of the timers.
 const ACCEPTS: usize = 32;
 
-/// The most bytes read from a connection between two checks of the timers.
+/// The maximum number of bytes read from a connection between two checks of the timers.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Connections above the limit of sessions. They receive a response with status 453.
+/// Number of connections that the server accepts above the limit of sessions. They receive a
+/// response with status 453.
 const SPARE_CONNECTIONS: u64 = 4096;
 
-/// Above this rate of packets a second, the loop sleeps at least this long: one wake-up then serves
-/// several streams. Players do not notice lateness of a quarter of a millisecond.
+/// Above this rate of packets a second, the loop sleeps at least [`MIN_SLEEP_NS`], so that one
+/// wake-up serves several streams. Players do not notice a lateness of a quarter of a millisecond.
 const MIN_SLEEP_FROM_RATE: f64 = 4_000.0;
 const MIN_SLEEP_NS: u64 = 250_000;
 
-/// All connections are checked once a second for time-outs and due reports, in this many parts.
+/// The connections are divided into this many parts. Every [`CHECK_PART_NS`], the loop checks one
+/// part for time-outs and due reports, so it checks each connection once a second.
 const CHECK_PARTS: u64 = 16;
 const CHECK_PART_NS: u64 = 1_000_000_000 / CHECK_PARTS;
 
@@ -62,7 +64,7 @@ const UNREAD_BYTES: usize = 2048;
 pub(super) struct EventLoop {
     pub(super) shared: Arc<Shared>,
     pub(super) mailbox: Arc<Mailbox>,
-    /// When each stream sends next. A timer has the number of its connection.
+    /// The time of each stream's next send. A timer has the number of its connection.
     pub(super) timers: TimerWheel,
     pub(super) buffers: SendBuffers,
     /// The RTCP socket, on the port after [`Self::rtp_port`].
@@ -75,11 +77,12 @@ pub(super) struct EventLoop {
     poll: OwnedFd,
     listener: TcpListener,
     address: SocketAddr,
-    /// Reserves the RTP port. Also sends for streams without a socket of their own.
+    /// The socket that reserves the RTP port. It also sends for streams without a socket of their
+    /// own.
     rtp: Arc<UdpSocket>,
-    /// Streams get a socket of their own while descriptors are below this number.
+    /// While descriptor numbers are below this, a stream gets a socket of its own.
     descriptors_own: u64,
-    /// Connections are accepted while descriptors are below this number.
+    /// While descriptor numbers are below this, connections are accepted.
     descriptors_all: u64,
     connections: Vec<Slot>,
     free: Vec<usize>,
@@ -125,7 +128,7 @@ impl EventLoop {
             listener,
             address,
             rtp: Arc::new(rtp),
-            // Beyond half of the limit, streams share one socket, so twice as many fit.
+            // Above half of the limit, streams share one socket, so twice as many streams fit.
             descriptors_own: descriptors / 2,
             descriptors_all: descriptors / 100 * 98,
             connections: Vec::new(),
@@ -135,7 +138,7 @@ impl EventLoop {
         })
     }
 
-    /// The address for RTSP, with the real port.
+    /// The address for RTSP, with the actual port.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -238,7 +241,8 @@ impl EventLoop {
             let (socket, peer) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The peer has closed, or no descriptor is free. The next try is after the timers.
+                // The peer has closed, or no descriptor is free. The loop tries again after the
+                // timers.
                 Err(_) => return count(&counters.connections_refused),
             };
             // The other descriptors are for files.
@@ -319,7 +323,8 @@ impl EventLoop {
                 return true;
             }
             if read_bytes >= READ_BYTES {
-                // Other connections run first. Edge-triggered polling would not report this one again.
+                // Let other connections run first. Edge-triggered polling would not report this
+                // connection again.
                 self.mailbox.post(Event::ReadAgain { token });
                 return true;
             }
@@ -427,7 +432,7 @@ impl EventLoop {
             let (bytes, from) = match self.reports.recv_from(&mut buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An ICMP error: the port that a report was sent to is closed.
+                // The error is an ICMP error: a report was sent to a closed port.
                 Err(_) => continue,
             };
             let token = rtcp::packets(&buffer[..bytes]).find_map(|packet| match packet {
@@ -512,9 +517,9 @@ impl EventLoop {
         }
     }
 
-    /// A socket for packets from the RTP port to a client. It is connected to the client, which
-    /// makes every send cheaper. When descriptors are scarce, it is the shared socket with the
-    /// client's address.
+    /// A socket for packets from the RTP port to a client. The socket is connected to the client,
+    /// which makes every send cheaper. When descriptors are scarce, the function returns the shared
+    /// socket and the client's address instead.
     pub(super) fn connect(
         &self,
         local: IpAddr,
@@ -526,12 +531,13 @@ impl EventLoop {
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => return Ok(common()),
             Err(error) => return Err(error),
         };
-        // The kernel assigns the lowest free number, so it shows how many descriptors are in use.
+        // The kernel assigns the lowest free number, so the number shows how many descriptors are
+        // in use.
         if socket.as_raw_fd() as u64 > self.descriptors_own {
             return Ok(common());
         }
         socket.connect(&client.into())?;
-        // Datagrams that a client sends to the RTP port should not use memory.
+        // A small buffer limits the memory for datagrams that a client sends to the RTP port.
         socket.set_recv_buffer_size(UNREAD_BYTES)?;
         Ok((Arc::new(socket.into()), None))
     }

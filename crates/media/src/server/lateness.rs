@@ -10,7 +10,8 @@ use serde::Serialize;
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = 5;
 
-/// Octaves above the first one, which is exact. The last ends at 2^44 ns, nearly five hours.
+/// Number of octaves above the first one, whose steps are exact. The last octave ends at 2^44 ns,
+/// nearly five hours.
 const OCTAVES: u64 = 40;
 
 /// Counts of packets by lateness.
@@ -18,7 +19,8 @@ const OCTAVES: u64 = 40;
 pub(super) struct Lateness {
     counts: Vec<AtomicU64>,
     most_ns: AtomicU64,
-    /// Packets since the last [`Self::read_overload`], and those later than the limit.
+    /// Packets since the last [`Self::read_overload`], and how many of them were later than the
+    /// limit.
     recent: AtomicU64,
     recent_late: AtomicU64,
     limit_ns: u64,

@@ -1,7 +1,7 @@
 //! The media of the root folder. All clients of a file share one medium.
 //!
-//! A medium belongs to a file, not to a name: after a file is replaced, playing streams continue
-//! with the old one and new clients receive the new one.
+//! A medium belongs to a file, not to a name. After a file is replaced, playing streams continue
+//! with the old file, and new clients receive the new file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,7 +20,8 @@ use thiserror::Error;
 use super::block::BlockTable;
 use super::mailbox::lock;
 
-/// Bytes of each end that the first attempt of detection reads: enough for most files.
+/// Number of bytes that the first attempt of detection reads from each end of a file. They are
+/// enough for most files.
 const FIRST_PROBE_BYTES: usize = 64 * 1024;
 
 /// An open file that can be streamed.
@@ -37,8 +38,8 @@ pub(super) struct Medium {
     pub(super) blocks: Arc<BlockTable>,
 }
 
-/// The last medium of a name. While no stream uses the file it is closed, but the cache may still
-/// own blocks for its next stream.
+/// The last medium of a name. The file is closed while no stream uses it, but the cache may still
+/// own blocks of it for the next stream.
 #[derive(Debug)]
 struct Entry {
     identity: Identity,
@@ -57,13 +58,13 @@ struct Identity {
     modified_ns: i64,
 }
 
-/// Why a medium cannot be opened.
+/// The reason why a medium cannot be opened.
 #[derive(Debug, Error)]
 pub(super) enum OpenError {
     /// The file cannot be read.
     #[error("{name}: {error}")]
     Missing { name: String, error: io::Error },
-    /// A folder, a pipe or a device.
+    /// The path is a folder, a pipe or a device.
     #[error("{name}: not a regular file")]
     NotAFile { name: String },
     /// The file cannot be streamed.
@@ -95,13 +96,15 @@ impl Library {
         Ok(accessat(&self.root, ".", access, AtFlags::EACCESS)?)
     }
 
-    /// Opens a medium, or returns the open one. Reads from the disk, so event loops do not call it.
+    /// Opens a medium, or returns the open one. This reads from the disk, so event loops must not
+    /// call it.
     pub(super) fn open(&self, name: &str) -> Result<Arc<Medium>, OpenError> {
         let missing = |error: io::Error| OpenError::Missing {
             name: name.to_owned(),
             error,
         };
-        // NONBLOCK: opening a pipe would wait for a writer. Links inside the root are followed.
+        // Without NONBLOCK, opening a pipe would wait for a writer. Links inside the root are
+        // followed.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let file = openat2(&self.root, name, flags, Mode::empty(), resolve)
@@ -153,7 +156,7 @@ impl Library {
 
     fn remember(&self, identity: Identity, medium: &Arc<Medium>) {
         let mut known = lock(&self.known);
-        // Cleaning up only at powers of two makes the mean cost of an opening constant.
+        // The cleanup runs only at powers of two, so that the mean cost of an opening is constant.
         if known.len() >= 64 && known.len().is_power_of_two() {
             known.retain(|_, known| known.blocks.strong_count() > 0);
         }
@@ -167,7 +170,7 @@ impl Library {
     }
 }
 
-/// The medium and the blocks of a file, if something uses them, and its layout.
+/// The medium and the blocks of a file if they are in use, and the layout of the file.
 type Found = (Option<Arc<Medium>>, PacketLayout, Option<Arc<BlockTable>>);
 
 /// Detects the layout of a file from its two ends.

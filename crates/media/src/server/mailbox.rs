@@ -29,7 +29,7 @@ pub(super) enum Event {
     Ended { token: u64, run: u64, failed: bool },
 }
 
-/// The connection that an event is for.
+/// The connection that receives an event.
 #[derive(Clone, Debug)]
 pub(super) struct Requester {
     pub(super) mailbox: Arc<Mailbox>,
@@ -59,14 +59,14 @@ impl Mailbox {
 
     /// Wakes the event loop without an event.
     pub(super) fn wake(&self) {
-        // The only error is a full counter, which wakes too.
+        // The only possible error is a full counter, and then the loop wakes too.
         let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
     }
 
     /// Removes all events.
     pub(super) fn drain(&self) -> Vec<Event> {
         let mut count = [0; 8];
-        // Fails if nothing was posted since the last call.
+        // The read fails if nothing was posted since the last call.
         let _ = rustix::io::read(&self.descriptor, &mut count);
         std::mem::take(&mut *lock(&self.events))
     }
@@ -77,8 +77,8 @@ impl Mailbox {
     }
 }
 
-/// Locks a mutex. Under the server's locks, nothing can panic in the middle of a change, so the data
-/// of a poisoned lock are valid.
+/// Locks a mutex, even if it is poisoned. No code panics in the middle of a change while it has a
+/// lock of the server, so the data of a poisoned lock are valid.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -45,7 +45,7 @@ use library::Library;
 use mailbox::Mailbox;
 use readers::{ReaderQueue, Readers};
 
-/// How media get from the disk to the sender.
+/// How the server moves media from the disk to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Buffering {
@@ -68,29 +68,31 @@ pub struct Options {
     pub root: PathBuf,
     /// Address for RTSP; port 0 selects a free one.
     pub listen: SocketAddr,
-    /// The user that root becomes; `None` is `nobody`.
+    /// The user that the server switches to if root started it. `None` is `nobody`.
     pub user: Option<String>,
-    /// How media get from the disk to the sender.
+    /// How the server moves media from the disk to the sender.
     pub buffering: Buffering,
     /// Packets in a buffer of `single` and `double`.
     pub buffer_packets: u32,
-    /// CPUs, with an event loop on each. Empty: one event loop on any CPU.
+    /// CPUs, with one event loop on each. If empty, one event loop runs on any CPU.
     pub cores: Vec<usize>,
-    /// Highest number of sessions; the response to another SETUP is 453.
+    /// Highest number of sessions. A SETUP beyond it gets a response with status 453.
     pub max_sessions: u64,
-    /// Highest payload rate of all streams; the response to a PLAY above it is 453.
+    /// Highest payload rate of all streams. A PLAY beyond it gets a response with status 453.
     pub max_rate_bps: u64,
-    /// The response to PLAY is 453 while more than 1 % of the packets leave later than this.
+    /// Limit of lateness. While more than 1 % of the packets leave later than this, a PLAY gets a
+    /// response with status 453.
     pub max_lateness: Duration,
     /// Sessions and connections end after this time without a message.
     pub session_timeout: Duration,
-    /// Emulates a slow disk: additional time of every read.
+    /// Additional time of every read, to emulate a slow disk.
     pub read_delay: Duration,
     /// Reader threads of `shared` and `mapped`.
     pub readers: usize,
     /// Size of the cache of blocks for later viewers.
     pub cache_bytes: usize,
-    /// At high rates, a packet may leave this long before its due time, together with another.
+    /// At high rates, a packet may leave up to this time before it is due, together with another
+    /// packet.
     pub ahead: Duration,
 }
 
@@ -117,7 +119,7 @@ impl Options {
     }
 }
 
-/// Why the server cannot start.
+/// The reason why the server cannot start.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The folder cannot be opened.
@@ -178,7 +180,8 @@ pub struct Server {
     started: Instant,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<()>>,
-    /// Declared last: the event loops, which use the readers, end first.
+    /// Declared last, so that it is dropped last: the event loops use the readers and must end
+    /// first.
     _readers: Readers,
 }
 
@@ -189,16 +192,16 @@ const DESCRIPTORS_PER_SESSION: u64 = 3;
 const OTHER_DESCRIPTORS: u64 = 64;
 
 impl Server {
-    /// Starts a server. A process of root becomes another user for ever.
+    /// Starts a server. If root runs this process, it permanently becomes another user.
     ///
     /// # Errors
     /// The folder, the address, the user or a CPU cannot be used, or the system has no more threads.
     pub fn start(options: Options) -> Result<Self, Error> {
         let sessions = options.max_sessions;
-        // Below this limit, connections are refused when descriptors run out.
+        // If the limit cannot be raised this far, connections are refused when descriptors run out.
         descriptors::raise(sessions.saturating_mul(DESCRIPTORS_PER_SESSION) + OTHER_DESCRIPTORS);
-        // The threads of streams count against the limit of the user that root becomes.
-        // Only root may raise it.
+        // The threads of streams count against the process limit of the user that root becomes.
+        // Only root may raise this limit.
         let unlimited = Rlimit {
             current: None,
             maximum: None,
@@ -243,7 +246,7 @@ impl Server {
             server.mailboxes.push(event_loop.mailbox());
             event_loops.push((core, event_loop));
         }
-        // Ports below 1024 are bound by now.
+        // Drop privileges only now, because ports below 1024 are bound.
         let options = &server.shared.options;
         if let Some(user) = drop_root(options.user.as_deref())? {
             library.check_access().map_err(|error| Error::Unreadable {
@@ -269,7 +272,7 @@ impl Server {
         self.threads.push(thread.spawn(move || {
             let bound = core.map_or(Ok(()), |core| affinity::bind(&[core]));
             let is_bound = bound.is_ok();
-            // The receiver waits for this result and for nothing after it.
+            // The receiver waits for this result only, so the send cannot fail.
             let _ = sender.send(bound);
             if is_bound {
                 event_loop.run();
@@ -281,7 +284,7 @@ impl Server {
         }
     }
 
-    /// The address for RTSP, with the real port.
+    /// The address for RTSP, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -302,7 +305,7 @@ impl Server {
             mailbox.wake();
         }
         for thread in self.threads.drain(..) {
-            // A thread that panicked has printed why.
+            // A thread that panicked has already printed its message.
             let _ = thread.join();
         }
     }

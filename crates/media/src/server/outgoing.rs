@@ -6,10 +6,10 @@ use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// With this many bytes in the queue, frames are dropped: several seconds of usual rates.
+/// If the queue has this many bytes, frames are dropped. It is several seconds of usual rates.
 const FRAMES_LIMIT_BYTES: usize = 256 * 1024;
 
-/// With this many bytes in the queue, the connection is closed.
+/// If the queue has this many bytes, the connection is closed.
 const LIMIT_BYTES: usize = 1024 * 1024;
 
 /// The write queue of a connection.

@@ -1,10 +1,10 @@
 //! Sending from the event loop. Every packet has an absolute due time, and the timing wheel returns
 //! the streams whose next packet is due.
 //!
-//! The system call is most of the cost of a packet, so one call sends several packets of a client: all
-//! that are due, and at high rates also those that are due soon. The rate of all streams determines
-//! their number. The packets of few streams leave evenly, those of many streams in bursts of bounded
-//! length.
+//! The system call is most of the cost of a packet, so one call sends several packets of a client:
+//! all packets that are due, and at high rates also packets that are due soon. The total rate of
+//! all streams determines how many. If there are few streams, their packets leave evenly. If there
+//! are many, packets leave in bursts of bounded length.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::mailbox::Requester;
 use super::session::{Connection, Sender, Session, State};
 use super::stream::{BATCH_LIMIT, Destination, SendOutcome};
 
-/// Above this number of sends a second, several packets are sent together: about an eighth of a CPU
-/// at 3 us each.
+/// Above this number of sends a second, several packets are sent together. At 3 us a send, this is
+/// about an eighth of a CPU.
 const SENDS_PER_SECOND: f64 = 40_000.0;
 
-/// The fewest blocks that a stream owns or requests: the current and the next.
+/// The minimum number of blocks that a stream owns or requests: the current block and the next.
 const MIN_BLOCKS: u64 = 2;
 
-/// The most blocks that a stream owns or requests.
+/// The maximum number of blocks that a stream owns or requests.
 const MAX_BLOCKS: u64 = 8;
 
 /// A stream reads ahead by this many mean read times, because reads wait for one another.
@@ -37,13 +37,13 @@ enum Pace {
     /// The block of the next packet has not been read.
     Starved,
     /// The stream is at its end, or the file cannot be read.
-    Over { failed: bool },
+    Ended { failed: bool },
     /// The client receives no more packets.
     Gone,
 }
 
 impl EventLoop {
-    /// The most packets that are sent together.
+    /// The maximum number of packets that are sent together.
     fn batch(&self) -> usize {
         let batch = (self.packet_rate / SENDS_PER_SECOND).ceil() as usize;
         batch.clamp(1, BATCH_LIMIT)
@@ -63,7 +63,7 @@ impl EventLoop {
         match self.send_due(token, session) {
             Pace::Later(due_ns) => self.timers.set(token as u32, due_ns),
             Pace::Starved => count(&self.shared.counters.starved),
-            Pace::Over { failed } => {
+            Pace::Ended { failed } => {
                 let failed = failed || session.cut_short;
                 self.finish(&mut connection, failed);
             }
@@ -84,17 +84,17 @@ impl EventLoop {
                 starved,
             } = &mut session.sender
             else {
-                return Pace::Over { failed: true };
+                return Pace::Ended { failed: true };
             };
             let now = monotonic_ns();
             let due_ns = stream.due_ns(stream.next);
             if due_ns > now {
                 return Pace::Later(due_ns);
             }
-            // The end is due after the time of the last packet. Some players drop a packet that
-            // arrives after the goodbye.
+            // The end of the stream is due when the time of the last packet has passed. Some
+            // players drop a packet that arrives after the goodbye.
             if stream.next >= stream.end {
-                return Pace::Over { failed: false };
+                return Pace::Ended { failed: false };
             }
             let Some((_, Some(block))) = ahead.front() else {
                 *starved = true;
@@ -104,8 +104,8 @@ impl EventLoop {
             let limit = (stream.end - stream.next).min(BATCH_LIMIT as u64) as usize;
             let available = block.packets_from(stream.next, layout, limit);
             if available == 0 {
-                // The block is shorter than the layout: the file shrank.
-                return Pace::Over { failed: true };
+                // The block is shorter than the layout requires, because the file shrank.
+                return Pace::Ended { failed: true };
             }
             let mut packets = 1;
             while packets < available {
@@ -120,7 +120,7 @@ impl EventLoop {
             match stream.send(&block, packets, now, &mut self.buffers) {
                 SendOutcome::Done => {}
                 SendOutcome::Gone => return Pace::Gone,
-                SendOutcome::Broken => return Pace::Over { failed: true },
+                SendOutcome::Broken => return Pace::Ended { failed: true },
             }
         }
     }
@@ -133,7 +133,7 @@ impl EventLoop {
         let medium = &stream.medium;
         let blocks = &medium.blocks;
         let current = blocks.index_of(stream.next);
-        // Within a block nothing changes, so most calls return here.
+        // While the current block does not change, nothing else does, so most calls return here.
         if ahead.front().is_some_and(|(index, _)| *index == current) {
             return;
         }
@@ -167,7 +167,7 @@ impl EventLoop {
             return;
         };
         session.state = State::Starting;
-        // Due times for the reads. The stream sets them again when it starts.
+        // These due times only order the reads. The stream sets them again when it starts.
         session.with(|stream| stream.start(monotonic_ns()));
         self.read_ahead(token, session);
         self.start_if_ready(token, session);
@@ -197,11 +197,12 @@ impl EventLoop {
         let mut resumes = false;
         if let Some(session) = &mut connection.session
             && let Sender::EventLoop { ahead, starved, .. } = &mut session.sender
-            // A stream that was paused or moved has dropped its earlier requests.
+            // A stream that was paused or moved has dropped its earlier requests, so no entry
+            // matches.
             && let Some(position) = ahead.iter().position(|entry| entry.0 == index && entry.1.is_none())
         {
             if block.is_none() {
-                // The blocks before this one are still sent.
+                // The stream still sends the blocks before this one.
                 ahead.truncate(position);
                 if position == 0 {
                     self.finish(&mut connection, true);

@@ -30,7 +30,8 @@ const TRACK: &str = "track1";
 const METHODS: &str =
     "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
 
-/// Lower ports belong to services of the client's machine. The server sends no media to them.
+/// Lowest port to which the server sends media. Lower ports belong to services of the client's
+/// machine.
 const FIRST_CLIENT_PORT: u16 = 1024;
 
 /// Mean time between reports, in nanoseconds (RFC 3550, section 6.2).
@@ -78,8 +79,8 @@ impl Reply {
     }
 }
 
-/// Time to the next report: random, from half to one and a half times the mean, so that streams
-/// started together do not report together (RFC 3550, section 6.2).
+/// Time to the next report. It is random, from half to one and a half times the mean, so that
+/// streams that started together do not report together (RFC 3550, section 6.2).
 pub(super) fn report_interval_ns() -> u64 {
     REPORT_INTERVAL_NS / 2 + u64::from_ne_bytes(random()) % REPORT_INTERVAL_NS
 }
@@ -182,7 +183,7 @@ impl EventLoop {
                 }
             }
             Err(OpenError::Layout(error)) => {
-                // The body has the reason, for the user of the client.
+                // The body contains the reason, for the user of the client.
                 let mut reply = Reply::new(Status::UnsupportedMediaType)
                     .with("Content-Type", "text/plain; charset=utf-8");
                 reply.body = format!("{error}\r\n");
@@ -306,7 +307,7 @@ impl EventLoop {
         Ok(transport)
     }
 
-    /// PLAY, PAUSE and TEARDOWN.
+    /// Handles PLAY, PAUSE and TEARDOWN.
     fn control(&mut self, token: u64, connection: &mut Connection, request: &Request) -> Reply {
         if !names_session(connection, &request.message) {
             return Reply::new(Status::SessionNotFound);
@@ -433,7 +434,7 @@ impl EventLoop {
             .fetch_sub(medium.layout.rate_bps(), Relaxed);
     }
 
-    /// Ends a stream: it was sent to the end, or its file cannot be read.
+    /// Ends a stream that was sent to its end, or whose file cannot be read.
     pub(super) fn finish(&mut self, connection: &mut Connection, failed: bool) {
         self.halt(connection);
         let counters = &self.shared.counters;
@@ -456,7 +457,8 @@ impl EventLoop {
     }
 }
 
-/// The response to a request without a number, of an unknown version or with an unknown option.
+/// The response to a request without a CSeq number, of an unknown version or with an unknown
+/// option.
 fn refusal(request: &Request) -> Option<Reply> {
     let message = &request.message;
     if message.sequence().is_none() {
@@ -484,7 +486,8 @@ fn names_session(connection: &Connection, message: &Message) -> bool {
     }
 }
 
-/// Whether the server may send packets as offered: to the client itself, to an unprivileged port.
+/// Whether the server may send packets as offered. It sends only to the client itself, and only to
+/// unprivileged ports.
 fn is_acceptable(offer: &Transport, peer: IpAddr) -> bool {
     let is_to_peer = match &offer.destination {
         None => true,
@@ -512,7 +515,7 @@ fn describe(connection: &Connection, request: &Request, medium: &Medium) -> Repl
     reply
 }
 
-/// The response to PLAY: the range, and the first packet (RTP-Info; RFC 2326, section 12.33).
+/// The response to PLAY. It has the range and the first packet (RTP-Info; RFC 2326, section 12.33).
 fn playing(session: &mut Session, request: &Request) -> Reply {
     let uri = without_track(&request.uri);
     session.with(|stream| {

@@ -1,8 +1,8 @@
 //! Threads that open media and read blocks, and the cache of blocks.
 //!
 //! Readers process the job with the earliest due time first, so a slow disk serves the stream that
-//! has the least data left. Streams share a block while any of them owns it. The cache owns blocks
-//! after that, for later viewers.
+//! has the least data left. Streams share a block while any stream owns it. After that, the cache
+//! owns the block, for later viewers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -27,7 +27,7 @@ enum Job {
     },
 }
 
-/// The reader threads. Dropping them waits for their end.
+/// The reader threads. Dropping this stops the threads and waits for their end.
 pub(super) struct Readers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -42,7 +42,7 @@ struct Shared {
     counts: ReadCounts,
 }
 
-/// Jobs by due time, and by order among equal times.
+/// Jobs, ordered by due time. Jobs with equal times are in the order of their requests.
 #[derive(Default)]
 struct Queue {
     jobs: BTreeMap<(u64, u64), Job>,
@@ -50,8 +50,8 @@ struct Queue {
     stopped: bool,
 }
 
-/// Cached blocks, in the order of their reads; the oldest are dropped first. Each is stored with
-/// its medium's table, in which the next viewer finds it.
+/// Cached blocks, in the order of their reads. The oldest are dropped first. Each block is stored
+/// with the table of its medium, in which the next viewer finds the block.
 #[derive(Default)]
 struct Cache {
     blocks: VecDeque<(Arc<BlockTable>, Arc<Block>)>,
@@ -130,7 +130,7 @@ impl Drop for Readers {
         lock(&self.shared.queue).stopped = true;
         self.shared.added.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has printed why.
+            // A thread that panicked has already printed its message.
             let _ = thread.join();
         }
     }
@@ -148,7 +148,8 @@ impl ReaderQueue {
         self.shared.add(0, Job::Open { name, requester });
     }
 
-    /// Returns a block that is in memory. Otherwise requests it: [`Event::Block`] follows.
+    /// Returns a block that is in memory. Otherwise requests the block, and [`Event::Block`]
+    /// follows.
     pub(super) fn block(
         &self,
         medium: &Arc<Medium>,
@@ -181,7 +182,7 @@ impl ReaderQueue {
         None
     }
 
-    /// Counts of all reads, also those of streams with threads of their own.
+    /// Counts of all reads, including those of streams with threads of their own.
     pub(super) fn counts(&self) -> &ReadCounts {
         &self.shared.counts
     }
@@ -237,7 +238,7 @@ impl Shared {
             Storage::Copied => Block::read(medium, first, packets),
             Storage::Mapped => Block::map(medium, first, packets),
         };
-        // A file that shrank has no packet here.
+        // If the file shrank, there may be no packet here.
         let block = block
             .ok()
             .filter(|block| block.packets_from(first, &medium.layout, 1) > 0)

@@ -23,7 +23,7 @@ pub(super) struct Connection {
     pub(super) outgoing: Arc<Mutex<Outgoing>>,
     /// The request that waits for its medium.
     pub(super) waiting: Option<Request>,
-    /// Keeps the last described medium open for the SETUP that follows.
+    /// The last described medium. It stays open for the SETUP that follows.
     pub(super) described: Option<Arc<Medium>>,
     pub(super) session: Option<Box<Session>>,
     /// Time of the last message on the monotonic clock.
@@ -38,9 +38,9 @@ pub(super) struct Session {
     pub(super) ssrc: u32,
     pub(super) sender: Sender,
     pub(super) state: State,
-    /// Packets lost by the last receiver report.
+    /// Lost packets according to the last receiver report.
     pub(super) reported_lost: u64,
-    /// The file shrank while it was sent.
+    /// Whether the file shrank while it was sent.
     pub(super) cut_short: bool,
     /// Due time of the next sender report.
     pub(super) report_ns: u64,
@@ -63,10 +63,10 @@ pub(super) enum Sender {
     EventLoop {
         stream: Box<Stream>,
         ahead: VecDeque<(u64, Option<Arc<Block>>)>,
-        /// A packet is due and its block has not been read.
+        /// Whether a packet is due but its block has not been read.
         starved: bool,
     },
-    /// Threads of the stream.
+    /// The stream's own threads.
     Threads {
         stream: Arc<Mutex<Stream>>,
         threads: Option<StreamThreads>,
@@ -82,7 +82,7 @@ impl Session {
         }
     }
 
-    /// Whether the session plays or is about to.
+    /// Whether the session plays or is about to play.
     pub(super) fn is_playing(&self) -> bool {
         self.state != State::Ready
     }
@@ -95,8 +95,8 @@ impl Session {
                 *starved = false;
             }
             Sender::Threads { stream, threads } => {
-                // Dropping them stops the threads. The lock waits for a send under way, so that no
-                // packet follows the response to PAUSE.
+                // Dropping the threads stops them. The lock waits for a send that is under way, so
+                // that no packet follows the response to PAUSE.
                 *threads = None;
                 drop(lock(stream));
             }

@@ -20,7 +20,7 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A UDP socket that shares its port with others of this server.
+/// A UDP socket. It shares its port with other sockets of this server.
 pub(super) fn datagrams(address: SocketAddr) -> io::Result<Socket> {
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
@@ -29,11 +29,12 @@ pub(super) fn datagrams(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sockets for RTP and RTCP, on an even port and the next (RFC 3550, section 11).
+/// Sockets for RTP and RTCP, on an even port and the port after it (RFC 3550, section 11).
 pub(super) fn port_pair(ip: IpAddr) -> io::Result<(UdpSocket, UdpSocket)> {
     let mut last = ErrorKind::AddrInUse.into();
     for _ in 0..PORT_TRIES {
-        // Without address reuse, the kernel does not select a port that another server shares.
+        // Bind a first socket without address reuse. The kernel then selects no port that another
+        // server shares.
         let probe = UdpSocket::bind(SocketAddr::new(ip, 0))?;
         let port = probe.local_addr()?.port() & !1;
         drop(probe);

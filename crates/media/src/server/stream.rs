@@ -19,13 +19,14 @@ use super::library::Medium;
 use super::mailbox::lock;
 use super::outgoing::Outgoing;
 
-/// The most packets of one send. The kernel segments at most 64 KiB into at most 64 datagrams.
+/// The maximum number of packets in one send. The kernel segments at most 64 KiB into at most 64
+/// datagrams.
 pub(super) const BATCH_LIMIT: usize = 40;
 
 /// The canonical name in reports (RFC 3550, section 6.5.1).
 const CANONICAL_NAME: &str = "perpacket";
 
-/// Consecutive refusals by a closed port after which the stream ends.
+/// The stream ends after this many consecutive refusals by a closed port.
 const REFUSAL_LIMIT: u32 = 10;
 
 /// The destination of the packets.
@@ -33,15 +34,15 @@ const REFUSAL_LIMIT: u32 = 10;
 pub(super) enum Destination {
     /// Datagrams to the client's RTP port.
     Datagrams {
-        /// A socket that is connected to the port, or the shared one.
+        /// A socket that is connected to the port, or the shared socket.
         socket: Arc<UdpSocket>,
-        /// The address for the shared socket.
+        /// The destination address, if the socket is the shared one.
         to: Option<SockAddr>,
         /// The client's RTCP port.
         reports: SocketAddr,
         /// Refusals since the last message of the client.
         refusals: u32,
-        /// The kernel segments a batch into datagrams.
+        /// Whether the kernel segments a batch into datagrams.
         segments: bool,
     },
     /// Interleaved frames on the RTSP connection.
@@ -81,7 +82,7 @@ pub(super) struct Stream {
     pub(super) sequence: u16,
     /// Number of the next packet in the medium.
     pub(super) next: u64,
-    /// Number after the last packet to send.
+    /// The number that follows the last packet to send.
     pub(super) end: u64,
     /// Offset of the timestamps.
     base: u32,
@@ -134,7 +135,7 @@ impl Stream {
         (self.next, self.end, self.first) = (first, end, first);
     }
 
-    /// Sets the due time of the next packet, and with it that of all others.
+    /// Sets the due time of the next packet. The due times of all others follow from it.
     pub(super) fn start(&mut self, now_ns: u64) {
         (self.epoch_ns, self.first) = (now_ns, self.next);
     }
@@ -152,7 +153,7 @@ impl Stream {
             .wrapping_add(self.medium.layout.timestamp(self.next))
     }
 
-    /// Sends the next packets, which the block contains, and counts their lateness.
+    /// Sends the next packets and counts their lateness. The block must contain these packets.
     pub(super) fn send(
         &mut self,
         block: &Block,
@@ -238,7 +239,7 @@ impl Stream {
             count(&self.counters.sends);
             match batch_pieces.send(socket.as_fd(), to.as_ref(), (batch > 1).then_some(segment)) {
                 Ok(_) => offset += batch,
-                // An ICMP error for an earlier packet. This packet was not sent.
+                // The error is an ICMP error for an earlier packet. This packet was not sent.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                     *refusals += 1;
                     if *refusals >= REFUSAL_LIMIT {
@@ -249,9 +250,10 @@ impl Stream {
                 Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
                     return SendOutcome::Broken;
                 }
-                // No segmentation offload: send single packets from now on.
+                // Without segmentation offload, send single packets from now on.
                 Err(error) if batch > 1 && cannot_segment(&error) => *segments = false,
-                // The socket is full or has no route. A queued packet would arrive too late.
+                // The socket is full, or there is no route. If the packet were queued, it would
+                // arrive too late.
                 Err(_) => {
                     self.counters.dropped.fetch_add(batch as u64, Relaxed);
                     offset += batch;
@@ -311,14 +313,14 @@ impl Stream {
             Destination::Datagrams {
                 reports: address, ..
             } => {
-                // Another report follows a lost one.
+                // If a report is lost, the next one replaces it.
                 let _ = reports.send_to(bytes, address);
             }
             Destination::Frames { outgoing, channels } => {
                 let head = rtsp::frame_header(channels.1, bytes.len() as u16);
                 let mut outgoing = lock(outgoing);
                 outgoing.push_frame(&[&head, bytes]);
-                // The read side closes a failed connection.
+                // If the flush fails, the next read notices it and closes the connection.
                 let _ = outgoing.flush();
             }
         }

@@ -26,7 +26,7 @@ const STACK_BYTES: usize = 128 * 1024;
 
 /// The threads of a stream. Dropping this stops them.
 pub(super) struct StreamThreads {
-    /// Number of the run: a stream begins another run after a pause.
+    /// Number of the run. After a pause, a stream begins another run.
     pub(super) run: u64,
     control: Arc<Control>,
 }
@@ -139,8 +139,8 @@ impl Control {
 
     /// Calls a function with the stream. `None` if the threads have been stopped.
     ///
-    /// A session locks the stream after it stops the threads ([`super::session::Session::halt`]), so
-    /// they neither send nor change the stream after that.
+    /// A session stops the threads and then locks the stream ([`super::session::Session::halt`]).
+    /// After that, the threads neither send nor change the stream.
     fn with_stream<R>(&self, act: impl FnOnce(&mut Stream) -> R) -> Option<R> {
         let mut stream = lock(&self.stream);
         (!self.is_stopped()).then(|| act(&mut stream))
@@ -203,8 +203,8 @@ impl Control {
         }
     }
 
-    /// The thread of `unbuffered` and `single`. Returns whether the stream failed; `None` if it was
-    /// stopped.
+    /// The thread of `unbuffered` and `single`. Returns whether the stream failed, or `None` if the
+    /// thread was stopped.
     fn read_and_send(&self) -> Option<bool> {
         let mut buffers = SendBuffers::default();
         let mut started = false;
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use crate::wire::synthesis;
 
-    /// A stream whose packets are due every 5 ms, and the socket of its client.
+    /// A stream with a packet due every 5 ms, and the socket of its client.
     fn stream(root: &Path, counters: &Arc<Counters>) -> (Arc<Mutex<Stream>>, TcpStream) {
         let source = synthesis::Stream {
             seed: 1,
@@ -372,7 +372,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let mut locked = lock(&stream);
-            // Now the next packet becomes due, and its thread waits for the stream.
+            // By the end of this sleep, the next packet is due and its thread waits for the stream.
             std::thread::sleep(Duration::from_millis(50));
             drop(threads);
             let end = locked.end;

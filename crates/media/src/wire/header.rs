@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// Bytes of a header without contributing sources and extension: that of the packets sent here.
+/// Bytes of a header without contributing sources and without an extension. The packets sent here
+/// have such headers.
 pub const HEADER_BYTES: usize = 12;
 
 /// The version of RTP that RFC 3550 defines, in the two highest bits of every packet.
@@ -23,7 +24,7 @@ pub struct Header {
     pub ssrc: u32,
 }
 
-/// Why bytes are not an RTP packet.
+/// The reason why bytes are not an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// The header does not fit into the bytes.
@@ -41,7 +42,7 @@ pub enum HeaderError {
     /// The padding is longer than the payload, or zero.
     #[error("rtp padding of {padding} bytes in a payload of {payload}")]
     Padding {
-        /// Padding by the last byte, in bytes.
+        /// Length of the padding according to the last byte, in bytes.
         padding: usize,
         /// Payload with its padding, in bytes.
         payload: usize,

@@ -1,4 +1,5 @@
-//! The layout of a stored file as a stream: the payload of its packets, and when each is due.
+//! The layout of a stored file as a stream: the payload of its packets, and the due time of each
+//! packet.
 //!
 //! Every file is sent at a constant rate: audio at its sample rate, a transport stream at the mean
 //! rate between its first and last clock reference. The number of a packet then determines its
@@ -9,10 +10,11 @@ use thiserror::Error;
 use crate::wire::transport_stream::{self as ts, PACKET_BYTES, PACKETS_PER_RTP};
 use crate::wire::wav;
 
-/// Time of audio in a packet (RFC 3551, section 4.2), if it is below the limit of bytes.
+/// Duration of the audio in a packet (RFC 3551, section 4.2), unless the limit of bytes is reached
+/// first.
 const AUDIO_MS: u64 = 20;
 
-/// Payloads up to this fit an Ethernet frame with the headers of IPv6, UDP and RTP.
+/// A payload of up to this size fits an Ethernet frame with the headers of IPv6, UDP and RTP.
 const PAYLOAD_LIMIT_BYTES: u64 = 1400;
 
 /// The first payload type that a session description defines (RFC 3551, section 3).
@@ -25,7 +27,7 @@ const CLOCK_TICKS_MS: u64 = ts::CLOCK_HZ / 1000;
 /// Plausible rates of a transport stream, in bits a second.
 const TRANSPORT_RATES_BPS: std::ops::RangeInclusive<u64> = 1_000..=10_000_000_000;
 
-/// The most bytes of each end of a file that detection reads.
+/// Number of bytes that detection reads from each end of a file, at most.
 pub const PROBE_BYTES: usize = 512 * 1024;
 
 /// The payload of a packet (RFC 3551).
@@ -43,7 +45,7 @@ pub struct Payload {
     pub media_type: &'static str,
 }
 
-/// How a stored file is cut into packets, and when each is due.
+/// The division of a stored file into packets, and the due time of each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketLayout {
     /// The payload of its packets.
@@ -54,7 +56,8 @@ pub struct PacketLayout {
     pub bytes: u64,
     /// Payload bytes of every packet but the last.
     pub packet_bytes: u32,
-    /// The file has 16-bit samples in little-endian order; L16 is big-endian.
+    /// Whether samples must be swapped: the file has 16-bit samples in little-endian order, and L16
+    /// is big-endian.
     pub swaps_bytes: bool,
     /// Bytes that are due within [`Self::span_ticks`].
     span_bytes: u64,
@@ -62,7 +65,7 @@ pub struct PacketLayout {
     span_ticks: u64,
 }
 
-/// Why a file cannot be streamed.
+/// The reason why a file cannot be streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
     /// Neither the name nor the content is of a known format.
@@ -82,7 +85,7 @@ pub enum LayoutError {
     Mismatch {
         /// The file.
         name: String,
-        /// The format by the name.
+        /// The format that the name indicates.
         expected: &'static str,
     },
     /// The rate of a transport stream is unknown.
@@ -94,7 +97,7 @@ pub enum LayoutError {
         /// The file.
         name: String,
     },
-    /// A WAV file with an encoding that RTP has no payload for.
+    /// The WAV file has an encoding for which RTP has no payload.
     #[error("{name}: wav encoding {tag} with {bits} bits, expected 16-bit pcm, a-law or mu-law")]
     Encoding {
         /// The file.
@@ -173,7 +176,8 @@ impl PacketLayout {
         left.min(u64::from(self.packet_bytes)) as usize
     }
 
-    /// Offset in the file and length of packets, in bytes. Fewer bytes at the end.
+    /// Range of packets in the file: offset and length in bytes. The length is smaller at the end
+    /// of the file.
     #[must_use]
     pub fn file_range(&self, first_packet: u64, packets: u64) -> (u64, u64) {
         let start = self.offset_of(first_packet);
@@ -190,7 +194,7 @@ impl PacketLayout {
         (ticks * 1000 / (27 * u128::from(self.span_bytes))) as u64
     }
 
-    /// Due time of a packet, in ticks of the media clock after the first. Wraps.
+    /// Due time of a packet after the first, in ticks of the media clock. The value wraps.
     #[inline]
     #[must_use]
     pub fn timestamp(&self, packet: u64) -> u32 {

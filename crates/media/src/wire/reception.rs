@@ -2,18 +2,19 @@
 //!
 //! Loss follows RFC 3550, appendix A.3: packets expected less packets received. Jitter follows
 //! appendix A.8. Isa (2003) measured jitter as the mean difference of consecutive inter-arrival
-//! times; a reception has both.
+//! times. A [`Reception`] has both measures.
 
 /// A forward jump of this many sequence numbers is a restart of the sender (RFC 3550, A.1).
 const MAX_DROPOUT: u16 = 3000;
 
-/// A backward jump of more sequence numbers is a restart, not a late packet (RFC 3550, A.1).
+/// A backward jump of more than this many sequence numbers is a restart, not a late packet (RFC
+/// 3550, A.1).
 const MAX_MISORDER: u16 = 100;
 
 /// Number of newest packets whose arrivals are stored, to recognize duplicates.
 const WINDOW: u64 = 128;
 
-/// The position of a packet among those before it.
+/// The position of a packet relative to earlier packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Newer than all others.
@@ -135,13 +136,13 @@ impl Reception {
         self.expected().saturating_sub(self.received)
     }
 
-    /// Packets received after a later one.
+    /// Packets received after a packet with a higher number.
     #[must_use]
     pub fn reordered(&self) -> u64 {
         self.reordered
     }
 
-    /// Packets received again.
+    /// Packets received more than once.
     #[must_use]
     pub fn duplicates(&self) -> u64 {
         self.duplicates
@@ -166,7 +167,8 @@ impl Reception {
         self.jitter.difference_count = 0;
     }
 
-    /// Extended highest sequence number of receiver reports: 16 bits of wraps, 16 of sequence.
+    /// Extended highest sequence number, as receiver reports contain it: 16 bits of wraps, then 16
+    /// bits of sequence number.
     #[must_use]
     pub fn extended_highest(&self) -> u32 {
         self.newest as u32
@@ -238,9 +240,9 @@ mod tests {
         assert_eq!((arrival, reception.lost()), (Arrival::Restarted, 1));
     }
 
-    /// Bursts of B packets whose timestamps are D apart: the transit time falls by D for each of
-    /// B - 1 packets of a burst and rises by (B - 1) D between bursts. The mean of |difference| is
-    /// 2D(B-1)/B, and the estimate converges to it.
+    /// The packets arrive in bursts of B packets, and their timestamps are D apart. So the transit
+    /// time falls by D for each of B - 1 packets of a burst, and rises by (B - 1) D between bursts.
+    /// The mean of |difference| is 2D(B-1)/B, and the estimate converges to it.
     #[test]
     fn the_jitter_of_bursts_equals_the_closed_form() {
         for burst in [2u32, 5, 10] {

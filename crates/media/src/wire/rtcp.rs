@@ -8,7 +8,7 @@ const RECEIVER_REPORT: u8 = 201;
 const SOURCE_DESCRIPTION: u8 = 202;
 const GOODBYE: u8 = 203;
 
-/// The item of a source description that every report needs (RFC 3550, section 6.5.1).
+/// The item of a source description that every report must have (RFC 3550, section 6.5.1).
 const CNAME: u8 = 1;
 
 /// Seconds from 1900, the epoch of NTP, to 1970, the epoch of Unix (RFC 868).
@@ -58,7 +58,7 @@ pub enum Packet {
     Receiver {
         /// The receiver.
         ssrc: u32,
-        /// One for each stream that it receives.
+        /// One block for each stream that the receiver receives.
         blocks: Vec<ReportBlock>,
     },
     /// The end of a stream.
@@ -102,7 +102,8 @@ impl SenderReport {
     }
 }
 
-/// A receiver's report and its name, as a compound packet. `block` is `None` before the first packet.
+/// A receiver's report and the receiver's name, as a compound packet. `block` is `None` before the
+/// first packet.
 #[must_use]
 pub fn receiver_report(ssrc: u32, block: Option<&ReportBlock>, name: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64);
@@ -143,7 +144,8 @@ fn push_header(bytes: &mut Vec<u8>, count: u8, packet_type: u8, words: u16) {
 
 fn push_name(bytes: &mut Vec<u8>, ssrc: u32, name: &str) {
     let name = &name.as_bytes()[..name.len().min(255)];
-    // The source, the item and at least one zero at the end, padded to whole words.
+    // A description has the source, the item and at least one zero at the end. It is padded to
+    // whole words.
     let words = 1 + (2 + name.len() + 1).div_ceil(4);
     push_header(bytes, 1, SOURCE_DESCRIPTION, words as u16);
     let end = bytes.len() + 4 * words;

@@ -1,5 +1,5 @@
-//! Session descriptions (SDP, RFC 4566): the server writes one of a file, and the client reads the
-//! fields that it needs from any server's.
+//! Session descriptions (SDP, RFC 4566): the server writes the description of a file, and the
+//! client reads the fields that it needs from the description of any server.
 
 use core::net::IpAddr;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ pub fn describe(
     let family = if server.is_ipv4() { "IP4" } else { "IP6" };
     let any = if server.is_ipv4() { "0.0.0.0" } else { "::" };
     let payload = &layout.payload;
-    // A line end would start another field (section 5.3).
+    // Drop line ends from the name, because a line end would start another field (section 5.3).
     let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
     let mut text = format!(
         "v=0\r\no=- {session} {session} IN {family} {server}\r\ns={name}\r\n\
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_without_a_stream_is_none() {
+    fn a_description_without_a_stream_is_rejected() {
         assert_eq!(parse("v=0\r\ns=x\r\n"), None);
         assert_eq!(parse("not a description"), None);
     }

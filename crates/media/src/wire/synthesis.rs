@@ -1,9 +1,9 @@
 //! Synthesized transport streams: valid, of constant rate, and reproducible from a seed.
 //!
 //! Every packet is a function of the seed, the number of the file, the rate and the index of the
-//! packet, so a receiver checks any packet without the file. Every data packet contains one PES
-//! packet of private data that starts with these four numbers: a receiver identifies the stream and
-//! the position from any data packet.
+//! packet, so a receiver can check any packet without the file. Every data packet contains one PES
+//! packet of private data that starts with these four numbers. From them, a receiver identifies the
+//! stream and the position.
 //!
 //! Tables repeat about every 0.4 s and clock references about every 40 ms. ISO/IEC 13818-1 allows
 //! at most 0.1 s between clock references. Rates from 46 kb/s conform.
@@ -53,7 +53,8 @@ impl Stream {
         format!("stream-{:05}.ts", self.file)
     }
 
-    /// Packets for at least `seconds`: a multiple of the packets in one RTP packet.
+    /// Number of packets for at least `seconds`. It is a multiple of the number of packets in one
+    /// RTP packet.
     #[must_use]
     pub fn packets_in(&self, seconds: f64) -> u64 {
         let packets = (self.rate_bps as f64 * seconds / PACKET_BITS as f64).ceil() as u64;
@@ -132,7 +133,8 @@ impl Stream {
         packet
     }
 
-    /// Fills with the output of `SplitMix64`. Seed, rate, file and index determine its state.
+    /// Fills `bytes` with the output of `SplitMix64`. Seed, rate, file and index determine its
+    /// state.
     fn fill(&self, index: u64, bytes: &mut [u8]) {
         let key = self.seed ^ u64::from(self.file) << 40 ^ self.rate_bps << 20;
         let mut state = mix(key).wrapping_add(mix(index ^ 0x5851_f42d_4c95_7f2d));

@@ -4,7 +4,7 @@
 /// Bytes of a packet (section 2.4.3.2).
 pub const PACKET_BYTES: usize = 188;
 
-/// Packets in one RTP packet: the most that fit an Ethernet frame (RFC 2250, section 2).
+/// Packets in one RTP packet: as many as fit an Ethernet frame (RFC 2250, section 2).
 pub const PACKETS_PER_RTP: usize = 7;
 
 /// The first byte of every packet.
@@ -38,8 +38,8 @@ pub fn is_transport_stream(bytes: &[u8]) -> bool {
             .all(|&byte| byte == SYNC)
 }
 
-/// The clock references of whole packets. `bytes` starts with a packet; packets without a sync byte
-/// are skipped.
+/// The clock references of whole packets. `bytes` must start with a packet. Packets without a sync
+/// byte are skipped.
 pub fn clock_references(bytes: &[u8]) -> impl DoubleEndedIterator<Item = ClockReference> + '_ {
     bytes
         .chunks_exact(PACKET_BYTES)

@@ -4,7 +4,8 @@
 /// The format of a WAV file's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Registered number of the encoding. Of an extensible format, the one inside.
+    /// Registered number of the encoding. If the format is extensible, the number inside the
+    /// extension.
     pub tag: u16,
     /// Samples of one frame.
     pub channels: u16,
@@ -16,7 +17,7 @@ pub(crate) struct Format {
     pub sample_bits: u16,
     /// Offset of the samples in the file.
     pub data_offset: u64,
-    /// Bytes of samples by the header. The file may have fewer.
+    /// Bytes of samples according to the header. The file may have fewer.
     pub data_bytes: u64,
 }
 

@@ -57,13 +57,14 @@ pub fn serve(folder: &Folder, change: impl FnOnce(&mut Options)) -> Server {
     let mut options = Options::new(folder.0.clone(), "127.0.0.1:0".parse().unwrap());
     // The server runs in the process of the tests, which must not change its user.
     options.user = geteuid().is_root().then(|| "root".to_owned());
-    // A busy machine sends packets late. The server would refuse streams.
+    // On a busy machine, packets leave late. With the default limit the server would refuse
+    // streams.
     options.max_lateness = Duration::from_secs(3600);
     change(&mut options);
     Server::start(options).unwrap()
 }
 
-/// Waits for a report with a property.
+/// Waits for a report for which `what` returns true.
 pub fn wait_for(server: &Server, what: impl Fn(&Report) -> bool) -> Report {
     let started = Instant::now();
     loop {
@@ -225,7 +226,7 @@ pub fn receiver() -> (UdpSocket, u16) {
     }
 }
 
-/// Receives packets and compares them with a stream from a transport packet on.
+/// Receives packets and compares them with a stream, starting at a given transport stream packet.
 pub fn receive(socket: &UdpSocket, stream: Stream, mut index: u64, packets: usize) {
     let mut buffer = [0; 2048];
     for _ in 0..packets {

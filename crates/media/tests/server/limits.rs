@@ -33,7 +33,7 @@ fn sessions_above_the_limit_are_refused() {
 
 #[test]
 fn a_server_limited_to_1000_sessions_admits_1000_of_10000() {
-    // This process has both ends of the connections, and those of other tests.
+    // This process has the descriptors of both ends of the connections, and those of other tests.
     let limit = getrlimit(Resource::Nofile);
     let has_room = |descriptors: Option<u64>| descriptors.is_none_or(|most| most >= DESCRIPTORS);
     if !has_room(limit.maximum) {

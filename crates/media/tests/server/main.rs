@@ -36,13 +36,13 @@ fn a_client_describes_sets_up_plays_pauses_seeks_and_tears_down() {
     assert_eq!(&payload[..188], STREAM.packet(0));
     receive(&socket, STREAM, 7, 20);
     assert_eq!(client.request("PAUSE", "a.ts", &session).code, 200);
-    // Packets on their way arrive within this time.
+    // Packets that are still in flight arrive within this time.
     socket
         .set_read_timeout(Some(Duration::from_millis(300)))
         .unwrap();
     while socket.recv(&mut buffer).is_ok() {}
     socket.set_read_timeout(Some(STEP_LIMIT)).unwrap();
-    // The first packet that is due at 5 s or later.
+    // Expect the first packet that is due at 5 s or later.
     let seek = client.request("PLAY", "a.ts", &format!("{session}Range: npt=5-\r\n"));
     let start: f64 = seek.headers["range"][4..]
         .split('-')
@@ -99,7 +99,8 @@ fn an_interleaved_connection_stays_open_after_a_pause_and_the_end_of_its_stream(
 fn each_buffering_sends_every_byte_to_the_end() {
     for buffering in BUFFERINGS {
         let folder = Folder::new();
-        // Three blocks, at a rate for which the receive buffer is large enough on a busy machine.
+        // The file has three blocks, at a rate for which the receive buffer is large enough even on
+        // a busy machine.
         let fast = Stream {
             rate_bps: 4_000_000,
             ..STREAM
@@ -131,7 +132,8 @@ fn without_a_buffer_every_packet_has_a_read_and_none_is_read_ahead() {
         for sent in 0..packets {
             receive(&socket, STREAM, 7 * sent, 1);
             if buffering == Buffering::Unbuffered {
-                // The later report has all packets that were sent when the reads were counted.
+                // The packets are counted after the reads. So they include all packets that were
+                // sent when the reads were counted.
                 let reads = server.report().reads;
                 let sent = server.report().packets;
                 assert!(reads <= sent + 1, "{reads} reads of {sent} packets");

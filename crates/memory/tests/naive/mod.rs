@@ -34,7 +34,7 @@ impl Sets {
         self.set(key).retain(|other| *other != key);
     }
 
-    /// Puts `key` in front; returns whether it was absent, and the key that leaves.
+    /// Puts `key` in front. Returns whether it was absent, and the evicted key.
     pub fn put(&mut self, key: u32) -> (bool, Option<u32>) {
         let absent = !self.has(key);
         self.remove(key);

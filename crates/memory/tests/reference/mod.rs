@@ -19,7 +19,7 @@ impl Level {
         self.set(line).retain(|held| *held != line);
     }
 
-    /// Moves or inserts `line` at the front; returns the line that no longer fits.
+    /// Moves or inserts `line` at the front. Returns the line that no longer fits.
     fn put(&mut self, line: u32) -> Option<u32> {
         self.remove(line);
         let ways = self.ways;

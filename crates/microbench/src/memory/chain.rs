@@ -1,9 +1,9 @@
 //! The latency of dependent loads.
 //!
-//! Every line of a working set contains the index of another, and all lines form one random ring. No
-//! prefetcher can predict the next line, and the processor cannot load it early. Latency rises where
-//! a working set outgrows a cache. The memory requests huge pages, because with base pages a random
-//! walk over much memory also measures address translation.
+//! Every line of a working set contains the index of another, and all lines form one random ring.
+//! No prefetcher can predict the next line, and the processor cannot load it early. Latency rises
+//! when the working set becomes larger than a cache. The memory is in huge pages if possible. With
+//! base pages, a random walk over much memory would also measure address translation.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,16 +17,17 @@ use super::pattern::WORD_BYTES;
 use crate::error::BenchError;
 use crate::interval::{Limits, Repetitions};
 
-/// Loads in the shortest timed walk: some microseconds, much longer than a reading of the clock.
-const LEAST_LOADS: usize = 2048;
+/// Number of loads in the shortest timed walk. They take some microseconds, much longer than a
+/// reading of the clock.
+const MIN_LOADS: usize = 2048;
 
-/// Loads in the longest timed walk: about a millisecond in memory.
-const MOST_LOADS: usize = 1 << 13;
+/// Number of loads in the longest timed walk. They take about a millisecond in memory.
+const MAX_LOADS: usize = 1 << 13;
 
-/// Most untimed loads, which load the caches.
-const MOST_UNTIMED_LOADS: usize = 1 << 20;
+/// Maximum number of untimed loads. They fill the caches.
+const MAX_UNTIMED_LOADS: usize = 1 << 20;
 
-/// Seed of the rings: the same order on every machine.
+/// Seed of the rings. The same seed makes the order the same on every machine.
 const SEED: u64 = 2003;
 
 /// Smallest working set, in bytes.
@@ -74,8 +75,8 @@ impl Chain {
     ) -> Option<ChainRow> {
         let lines = (bytes / WORD_BYTES / self.line_words).max(1);
         self.link(lines);
-        let mut at = self.walk(0, lines.min(MOST_UNTIMED_LOADS));
-        let loads = lines.clamp(LEAST_LOADS, MOST_LOADS);
+        let mut at = self.walk(0, lines.min(MAX_UNTIMED_LOADS));
+        let loads = lines.clamp(MIN_LOADS, MAX_LOADS);
         let Ok(median) = repetitions.until_precise(limits, || {
             let begin = Instant::now();
             at = black_box(self.walk(at, loads));
@@ -104,7 +105,7 @@ impl Chain {
         }
     }
 
-    /// Follows the ring from an index for some loads; returns the index reached.
+    /// Follows the ring from an index for a number of loads. Returns the last index.
     fn walk(&self, from: usize, loads: usize) -> usize {
         let words: &[u64] = &self.words;
         let mut at = from;
@@ -115,8 +116,8 @@ impl Chain {
     }
 }
 
-/// Working sets of whole lines from `smallest_bytes` (4 KiB at least) to `largest_bytes`, four to each
-/// doubling: fine enough to find where a cache ends.
+/// Working sets of whole lines from `smallest_bytes` (at least 4 KiB) to `largest_bytes`. There are
+/// four sizes per doubling, which is fine enough to find the size of a cache.
 #[must_use]
 pub fn working_sets(smallest_bytes: usize, largest_bytes: usize, line_bytes: usize) -> Vec<usize> {
     let mut sets = Vec::new();

@@ -1,9 +1,10 @@
-//! Where caches end, found from the latency of dependent loads alone.
+//! Finds the sizes of caches from the latency of dependent loads alone.
 //!
-//! Latency is flat while a working set fits a cache and rises when the set outgrows it. An edge is
-//! a run of rises; a run with a shoulder is two edges. A larger working set cannot be faster. If a
-//! measurement shows that, other work disturbed the smaller set, whose latency is then replaced
-//! with that of the larger one. The search does not use the caches that the kernel reports; they
+//! Latency is constant while the working set fits into a cache, and rises when the working set
+//! becomes larger than the cache. An edge is a series of consecutive rises. If a series has a
+//! shoulder, that is, a part that is almost flat, it is two edges. A larger working set cannot be
+//! faster. If it was, other work disturbed the measurement of the smaller set, and the latency of
+//! the larger set replaces it. The search does not use the caches that the kernel reports; they
 //! only label the edges.
 
 use serde::Serialize;
@@ -11,21 +12,21 @@ use serde::Serialize;
 use super::chain::ChainRow;
 use crate::machine::Cache;
 
-/// Ratio of neighbouring latencies that is a rise. Latencies are known to 2 %.
+/// Ratio of neighbouring latencies that counts as a rise. The measured latencies are exact to 2 %.
 const RISE: f64 = 1.05;
 
-/// Ratio of latencies, from the start to the end of a run of rises, that is an edge. The first two
-/// caches of current processors differ by a factor of three, the last cache and memory by about as
-/// much.
+/// Ratio of the latencies at the end and at the start of a series of rises that counts as an edge.
+/// In current processors, the latencies of the first two caches differ by a factor of three. Those
+/// of the last cache and of memory differ by about as much.
 const EDGE: f64 = 1.35;
 
 /// A shoulder rises by less than this share of the rises on either side of it.
 const SHOULDER: f64 = 0.4;
 
-/// A place where latency rises.
+/// A range of working sets in which latency rises.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edge {
-    /// The largest working set before the rise: it still fits the cache.
+    /// The largest working set before the rise. It still fits into the cache.
     pub working_set_bytes: usize,
     /// The working set at the end of the rise.
     pub risen_bytes: usize,
@@ -37,7 +38,8 @@ pub struct Edge {
     pub level: Option<u32>,
 }
 
-/// Finds the edges in latencies of rising working sets, and labels them with levels of `caches`.
+/// Finds the edges in the latencies of working sets, which must be in ascending order of size.
+/// Labels the edges with levels of `caches`.
 #[must_use]
 pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
     let mut ns: Vec<f64> = chain.iter().map(|row| row.ns).collect();
@@ -72,7 +74,7 @@ pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
         .collect()
 }
 
-/// Splits a run of rises at its flattest shoulder, and both parts again.
+/// Splits a series of rises at its flattest shoulder, and then splits both parts in the same way.
 fn split(steps: &[f64], first: usize, end: usize, found: &mut Vec<(usize, usize)>) {
     let highest = |range: &[f64]| range.iter().copied().fold(0.0, f64::max);
     let shoulder = (first + 1..end.saturating_sub(1))
@@ -90,8 +92,9 @@ fn split(steps: &[f64], first: usize, end: usize, found: &mut Vec<(usize, usize)
     }
 }
 
-/// The level of the cache that ends within a rise. A rise may begin at half of the cache, because
-/// other programs and address hashing use some of it, and may end above its double.
+/// The level of the cache whose size lies within a rise. A rise may begin at half the size of the
+/// cache, because other programs and address hashing use a part of the cache. It may end above
+/// twice the size.
 fn level_of(begin_bytes: usize, end_bytes: usize, caches: &[Cache]) -> Option<u32> {
     caches
         .iter()

@@ -1,10 +1,10 @@
-//! The loops that are timed.
+//! The timed loops.
 //!
 //! Each operation is compiled once for each stride, so that the compiler needs no multiplication
 //! and no bounds checks. At stride 1 the loops use the widest vectors of the processor, detected at
-//! run time. At other strides they use no vectors, because a gather from several lines is another
-//! kind of access. Blocks go through `black_box` before each walk, so that the compiler cannot
-//! merge walks.
+//! run time. At other strides they use no vectors, because a gather from several lines is a
+//! different kind of access. `black_box` receives the blocks before each walk, so that the compiler
+//! cannot merge walks.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -24,8 +24,8 @@ pub enum Operation {
     Store,
     /// Read it from one half of the working set and write it to the other.
     Copy,
-    /// a = b + 3 c over three thirds of the working set, in double precision: STREAM's triad, for
-    /// comparison with other tools. At stride 1 only.
+    /// STREAM's triad, for comparison with other tools: a = b + 3 c in double precision, where a, b
+    /// and c are thirds of the working set. It is measured at stride 1 only.
     Triad,
 }
 
@@ -44,7 +44,7 @@ impl Operation {
         }
     }
 
-    /// Number of parts of the working set.
+    /// Number of parts into which the operation divides the working set.
     #[must_use]
     pub const fn parts(self) -> usize {
         match self {
@@ -61,9 +61,9 @@ impl Operation {
     }
 }
 
-/// Words between the parts of a working set. With parts at a distance of a power of two, the low
-/// bits of addresses would be equal, and loads would wait for unrelated stores ("4K aliasing",
-/// Intel 64 and IA-32 Architectures Optimization Reference Manual).
+/// Number of words between the parts of a working set. If the distance between parts were a power
+/// of two, the low bits of their addresses would be equal, and loads would wait for unrelated
+/// stores ("4K aliasing", Intel 64 and IA-32 Architectures Optimization Reference Manual).
 pub const GAP_WORDS: usize = 272;
 
 /// The factor of the triad, as in STREAM.
@@ -74,8 +74,8 @@ pub trait Walk {
     /// Walks `columns` of a block with this stride.
     fn walk<const STRIDE: usize>(&mut self, columns: Range<usize>);
 
-    /// As `walk`, with a stride known at run time. Does nothing at strides outside of
-    /// [`super::STRIDES`].
+    /// The same as `walk`, with a stride that is known only at run time. Does nothing if the stride
+    /// is not in [`super::STRIDES`].
     #[inline(always)]
     fn walk_stride(&mut self, stride_words: usize, columns: Range<usize>) {
         match stride_words {
@@ -141,8 +141,9 @@ pub struct Copy<'a> {
     pub from: &'a [u64],
     /// The block to write, of the same size.
     pub to: &'a mut [u64],
-    /// Zero, added to every word. For a plain copy the compiler would call `memcpy`, which treats large
-    /// blocks differently, so that strides would not be comparable.
+    /// A number to add to every word. It is zero, but the compiler does not know that. For a plain
+    /// copy the compiler would call `memcpy`, which treats large blocks differently, so strides
+    /// would not be comparable.
     pub add: u64,
 }
 
@@ -205,7 +206,7 @@ impl Parts {
         self.words
     }
 
-    /// Words of all parts: what bandwidth counts.
+    /// Number of words in all parts. Bandwidth is computed from it.
     #[must_use]
     pub const fn words_moved(&self) -> usize {
         self.words * self.parts
@@ -219,7 +220,7 @@ impl Parts {
 }
 
 /// Walks groups of columns. Group numbers wrap around at the end of the block. Returns a value that
-/// depends on the words read, so that the compiler keeps the reads.
+/// depends on the words read, so that the compiler does not drop the reads.
 ///
 /// The buffer must have [`Parts::buffer_words`].
 pub fn run(
@@ -235,7 +236,7 @@ pub fn run(
     }
 }
 
-/// `walk_all` at stride 1, compiled for each width of vectors.
+/// The same as `walk_all` at stride 1, but compiled for each width of vectors.
 #[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq", "x86_64+avx2+fma"))]
 fn contiguous(operation: Operation, buffer: &mut [u64], bytes: usize, groups: Range<usize>) -> u64 {
     walk_all(operation, buffer, bytes, 1, groups)

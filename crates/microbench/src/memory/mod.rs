@@ -1,9 +1,9 @@
 //! Bandwidth as a surface over working set and stride, and the latency of dependent loads.
 //!
 //! This is the extended copy transfer characterization (Stricker and Gross, HPCA 1997) of Isa 2003,
-//! section 4.3.1. The working set varies temporal locality: how often data are reused before they
-//! leave a cache. The stride varies spatial locality: how much of each line is used. Other tools
-//! measure stride 1.
+//! section 4.3.1. The working set changes temporal locality, that is, how often data are reused
+//! before they leave a cache. The stride changes spatial locality, that is, how much of each line
+//! is used. Other tools measure stride 1.
 
 mod chain;
 mod edges;
@@ -45,7 +45,7 @@ pub const SMALLEST_BYTES: usize = 512;
 /// Shortest timed walk, about a thousand times as long as a reading of the clock.
 const SHORTEST_WALK: Duration = Duration::from_micros(50);
 
-/// What to measure.
+/// The settings of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Operations on the words.
@@ -54,15 +54,15 @@ pub struct Settings {
     pub strides: Vec<usize>,
     /// Smallest working set in bytes: the sum of an operation's parts.
     pub smallest_bytes: usize,
-    /// Largest working set in bytes; `None` for four times the last cache.
+    /// Largest working set in bytes. `None` is four times the size of the last cache.
     pub largest_bytes: Option<usize>,
-    /// Half width of an interval that is narrow enough, as a share.
+    /// Half width of an interval that is narrow enough, as a fraction of the median.
     pub precision: f64,
     /// Longest time for one point of the surface or of the chain.
     pub point_limit: Duration,
     /// Whether to measure the latency of dependent loads.
     pub chain: bool,
-    /// Processor to run on; `None` for the one that starts the benchmark.
+    /// Processor to run on. `None` is the processor that starts the benchmark.
     pub cpu: Option<usize>,
 }
 
@@ -115,7 +115,8 @@ pub struct Report {
     pub word_bytes: usize,
     /// How bytes are counted.
     pub counting: &'static str,
-    /// Confidence of the intervals, as a share; fewer than six repetitions reach less.
+    /// Confidence of the intervals, as a fraction. With fewer than six repetitions the confidence
+    /// is lower.
     pub confidence: f64,
     /// Half width of an interval that is narrow enough, as a share.
     pub precision: f64,
@@ -311,8 +312,8 @@ fn measure_surface(
     ControlFlow::Continue(())
 }
 
-/// Memory for the largest point. It is mapped and not allocated, so that it starts at a page: vectors
-/// that straddle cache lines are slower by an eighth.
+/// Memory for the largest point. It is mapped instead of allocated, so that it starts at a page.
+/// Vectors that cross cache lines would be slower by an eighth.
 fn buffer_for(points: &[Point]) -> Result<Words, BenchError> {
     let words = points
         .iter()
@@ -397,7 +398,8 @@ mod tests {
     fn every_operation_size_and_stride_that_fits_has_a_row() {
         let report = run(&quick(), |_| ControlFlow::Continue(())).unwrap();
         assert!(report.complete);
-        // Six sizes of 64 to 2048 words; strides of up to half the words of a part, nine at most.
+        // There are six sizes of 64 to 2048 words. Strides go up to half the words of a part, with
+        // nine at most.
         let rows = |operation| {
             let of = |row: &&SurfaceRow| row.operation == operation;
             report.surface.iter().filter(of).count()

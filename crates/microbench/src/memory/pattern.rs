@@ -1,8 +1,8 @@
 //! The order in which a walk touches the words of a block.
 //!
-//! With a stride of s words, a block of n words is a table of n / s rows and s columns. The walk goes
-//! down one column after the other and touches every word once. So the stride varies spatial locality
-//! alone, and the size of the block varies temporal locality alone.
+//! With a stride of s words, a block of n words is a table of n / s rows and s columns. The walk
+//! goes down one column after the other and touches every word once. So the stride changes only
+//! spatial locality, and the size of the block changes only temporal locality.
 
 /// Bytes of a word.
 pub const WORD_BYTES: usize = 8;
@@ -10,8 +10,9 @@ pub const WORD_BYTES: usize = 8;
 /// Strides that can be measured, in words.
 pub const STRIDES: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Columns of a group, if the stride has as many: the words of a line of 64 bytes. So every
-/// measurement has the same shares of first and later accesses to lines.
+/// Number of columns in a group, if the stride has that many. It is the number of words in a line
+/// of 64 bytes. So in every measurement, the first accesses to lines are the same share of all
+/// accesses.
 pub const COLUMNS_TOGETHER: usize = 8;
 
 /// Indices of the words of a block, in the order of the walk.
@@ -19,7 +20,7 @@ pub fn order(words: usize, stride_words: usize) -> impl Iterator<Item = usize> {
     (0..stride_words).flat_map(move |column| (column..words).step_by(stride_words))
 }
 
-/// Whether a block has two rows at least at a stride.
+/// Whether a block has at least two rows at a stride.
 #[must_use]
 pub fn fits(words: usize, stride_words: usize) -> bool {
     stride_words == 1 || stride_words * 2 <= words

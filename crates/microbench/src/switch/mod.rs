@@ -1,13 +1,15 @@
 //! The cost of a switch from one thread or process to the next.
 //!
-//! The members of a ring pass a token. The member with the token reads its own working set and passes
-//! the token on. One member alone then makes the same calls and reads the same working set. The
-//! difference is the cost of a switch: to save and load a context, to schedule, and to reload the
-//! cache lines that the other members displaced. Isa 2003, section 4.3.2, measures 2 to 128 threads.
-//! McVoy and Staelin subtract the cost of passing in the same way (lmbench, USENIX 1996).
+//! The members of a ring pass a token. The member with the token reads its own working set and
+//! passes the token on. In a second measurement, one member alone makes the same calls and reads
+//! the same working set. The difference is the cost of a switch: to save and load a context, to
+//! schedule, and to reload the cache lines that the other members displaced. Isa 2003, section
+//! 4.3.2, measures 2 to 128 threads. McVoy and Staelin subtract the cost of passing in the same way
+//! (lmbench, USENIX 1996).
 //!
-//! On one processor each pass is a switch. Without pinning the kernel may run neighbours on
-//! different processors. A pass then wakes another processor, and few passes switch.
+//! If all members run on one processor, each pass is a switch. Without pinning, the kernel may run
+//! neighbours of the ring on different processors. A pass then wakes another processor, and few
+//! passes cause a switch.
 
 mod ring;
 
@@ -33,8 +35,8 @@ const SCHEMA: u32 = 1;
 const METHOD: &str = "time of a pass of the token, less the time in which one member alone makes the \
                       same system calls and reads the same working set";
 
-/// Most members of a ring.
-pub const MOST_MEMBERS: usize = 4096;
+/// Maximum number of members of a ring.
+pub const MAX_MEMBERS: usize = 4096;
 
 /// Largest working set of a member, in bytes.
 pub const LARGEST_BYTES: usize = 16 << 20;
@@ -45,7 +47,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// Bytes of a word of a working set.
 const WORD_BYTES: usize = 8;
 
-/// What the members of a ring are.
+/// The kind of the members of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -66,12 +68,12 @@ impl Kind {
     }
 }
 
-/// What to measure: all combinations.
+/// The settings. The benchmark measures all combinations of them.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Kinds of members.
     pub kinds: Vec<Kind>,
-    /// Sizes of rings, from 2 to [`MOST_MEMBERS`].
+    /// Sizes of rings, from 2 to [`MAX_MEMBERS`].
     pub members: Vec<usize>,
     /// Bytes that each member reads when it has the token, up to [`LARGEST_BYTES`].
     pub working_sets_bytes: Vec<usize>,
@@ -79,9 +81,9 @@ pub struct Settings {
     pub pinned: Vec<bool>,
     /// Half width of an interval that is narrow enough, as a share of the median.
     pub precision: f64,
-    /// Longest time for one point, without the start of its members.
+    /// Longest time for one point. It excludes the start of the members.
     pub point_limit: Duration,
-    /// Processor of pinned members; `None` for the one that starts the benchmark.
+    /// Processor of pinned members. `None` is the processor that starts the benchmark.
     pub cpu: Option<usize>,
 }
 
@@ -99,7 +101,7 @@ impl Default for Settings {
     }
 }
 
-/// One combination.
+/// The result of one combination.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SwitchRow {
     /// The kind of members.
@@ -110,7 +112,8 @@ pub struct SwitchRow {
     pub working_set_bytes: usize,
     /// Whether all members were pinned to one processor.
     pub pinned: bool,
-    /// Cost of a switch in nanoseconds; see `method`. Below zero if the noise is larger.
+    /// Cost of a switch in nanoseconds; see `method`. It is negative if the noise is larger than
+    /// the cost.
     pub ns_per_switch: f64,
     /// Lower end of its interval.
     pub low: f64,
@@ -120,10 +123,10 @@ pub struct SwitchRow {
     pub n: usize,
     /// Median time of a pass in nanoseconds.
     pub pass_ns: f64,
-    /// Median time of one member alone in nanoseconds, which is subtracted.
+    /// Median time of a pass by one member alone, in nanoseconds. It is subtracted.
     pub passing_alone_ns: f64,
-    /// Context switches of member 0 for each round of the token, voluntary or not: at least 1 if all
-    /// passes switch.
+    /// Context switches of member 0 in each round of the token, voluntary or not. It is at least 1
+    /// if all passes switch.
     pub departures_per_round: f64,
 }
 
@@ -140,7 +143,8 @@ pub struct Report {
     pub machine: Machine,
     /// How the cost of a switch is computed.
     pub method: &'static str,
-    /// Confidence of the intervals, as a share; fewer than six repetitions reach less.
+    /// Confidence of the intervals, as a fraction. With fewer than six repetitions the confidence
+    /// is lower.
     pub confidence: f64,
     /// Half width of an interval that is narrow enough, as a share of the median.
     pub precision: f64,
@@ -210,7 +214,7 @@ fn check(settings: &Settings) -> Result<(), BenchError> {
         })
     };
     for &members in &settings.members {
-        if !(2..=MOST_MEMBERS).contains(&members) {
+        if !(2..=MAX_MEMBERS).contains(&members) {
             return wrong("members", members, "from 2 to 4096 members");
         }
     }
@@ -261,10 +265,11 @@ fn measure(
     repetitions: &mut Repetitions,
 ) -> Result<Option<SwitchRow>, BenchError> {
     let words_each = point.working_set_bytes / WORD_BYTES;
-    // An odd number of lines lies between the sets, so that they use different sets of the caches.
+    // An odd number of lines lies between the working sets, so that they map to different sets of
+    // the caches.
     let distance = words_each + 72;
     let mut memory = crate::words(point.members * distance, false)?;
-    // Before the first write all pages are the kernel's one page of zeros.
+    // Before the first write, all pages map to the kernel's zero page.
     memory.fill(1);
     let working_set = |member: usize| &memory[member * distance..][..words_each];
     let ring = Ring::new(point.members, point.kind == Kind::Processes)
@@ -292,12 +297,12 @@ fn measure(
         }),
         Kind::Processes => {
             let mut children = Vec::with_capacity(point.members);
-            // Must drop before the children, because dropping a child waits for it.
+            // This must drop before the children, because dropping a child waits for its end.
             let ends_ring = EndsRing(&ring);
             for member in 1..point.members {
                 let set = working_set(member);
                 let child = process::fork(|| {
-                    // Without the parent the token would never return.
+                    // If the parent died, the token would never return.
                     let _ = set_parent_process_death_signal(Some(Signal::KILL));
                     ring.follow(member, set);
                     0
@@ -317,7 +322,7 @@ fn measure(
     }
 }
 
-/// A forked member. Dropping it waits for its end, so the ring must have ended.
+/// A forked member. Dropping it waits for its end, so the ring must end first.
 struct Child(Pid);
 
 impl Drop for Child {
@@ -338,7 +343,7 @@ impl Drop for EndsRing<'_> {
     }
 }
 
-/// Times rounds of the token and of one member alone, in turn.
+/// Times rounds of the token and passes of one member alone, alternately.
 fn time(
     point: &Point,
     ring: &Ring,
@@ -359,8 +364,8 @@ fn time(
         rounds *= 2;
     }
     let passes = rounds * point.members;
-    let mut passes_ns = Vec::with_capacity(crate::interval::MOST_REPETITIONS);
-    let mut alone = Vec::with_capacity(crate::interval::MOST_REPETITIONS);
+    let mut passes_ns = Vec::with_capacity(crate::interval::MAX_REPETITIONS);
+    let mut alone = Vec::with_capacity(crate::interval::MAX_REPETITIONS);
     let mut rounds_led = 0;
     let departures_before = Usage::of_thread().switches();
     let limits = Limits {

@@ -1,8 +1,8 @@
 //! A ring of threads or processes that pass a token.
 //!
 //! Every member sleeps on a lock of its own. The member with the token reads its working set and
-//! opens the next member's lock. With all members on one CPU each pass is one switch: the next
-//! member runs only when the previous one sleeps.
+//! opens the next member's lock. If all members run on one CPU, each pass is one switch, because
+//! the next member runs only when the previous member sleeps.
 
 use std::hint::black_box;
 use std::io;
@@ -11,23 +11,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use perpacket_linux::memory::{CacheAligned, SharedTable};
 use rustix::thread::futex;
 
-/// The token is elsewhere.
+/// The state of a lock: another member has the token.
 const CLOSED: u32 = 0;
-/// The token is here.
+/// The state of a lock: its member has the token.
 const OPEN: u32 = 1;
-/// The ring is over.
-const OVER: u32 = 2;
+/// The state of a lock: the ring has ended.
+const ENDED: u32 = 2;
 
-/// Longest sleep: a lost token does not block the ring for ever.
+/// Longest sleep, so that a lost token does not block the ring for ever.
 const LONGEST_SLEEP_S: i64 = 5;
 
-/// What ended a member's wait.
+/// The event that ended a member's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// It has the token.
+    /// The member has the token.
     Token,
-    /// The ring is over.
-    Over,
+    /// The ring has ended.
+    Ended,
     /// The time is up.
     Timeout,
 }
@@ -60,10 +60,11 @@ impl Ring {
     pub fn wait(&self, member: usize) -> Wake {
         let state = self.lock(member);
         loop {
-            // Exchanged and not stored, so that the end is not overwritten.
+            // Exchange the state instead of storing it, so that the end of the ring is not
+            // overwritten.
             match state.compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Wake::Token,
-                Err(OVER) => return Wake::Over,
+                Err(ENDED) => return Wake::Ended,
                 Err(_) => {}
             }
             let longest = futex::Timespec {
@@ -86,7 +87,7 @@ impl Ring {
     /// Ends the ring for all members.
     pub fn end(&self) {
         for member in 0..self.members() {
-            self.open(member, OVER);
+            self.open(member, ENDED);
         }
     }
 
@@ -99,14 +100,15 @@ impl Ring {
                     read(working_set);
                     self.pass_to(next);
                 }
-                Wake::Over => return,
-                // The machine may have been suspended: the leader decides whether the token is lost.
+                Wake::Ended => return,
+                // The machine may have been suspended, so the leader decides whether the token is
+                // lost.
                 Wake::Timeout => {}
             }
         }
     }
 
-    /// Sends the token round as member 0; false if it did not come back.
+    /// Sends the token round as member 0. Returns false if the token did not come back.
     pub fn lead(&self, rounds: usize, working_set: &[u64]) -> bool {
         let next = 1 % self.members();
         (0..rounds).all(|_| {
@@ -123,7 +125,7 @@ impl Ring {
         let state = self.lock(0);
         for _ in 0..passes {
             self.pass_to(0);
-            // Returns at once, because the lock is open.
+            // This returns without a wait.
             let _ = futex::wait(state, self.flags, CLOSED, None);
             // Returns without a wait.
             self.wait(0);
@@ -133,7 +135,7 @@ impl Ring {
 
     fn open(&self, member: usize, state: u32) {
         let lock = self.lock(member);
-        // A late token does not overwrite the end.
+        // With the maximum, a late token cannot overwrite the end of the ring.
         lock.fetch_max(state, Ordering::Release);
         // Waking cannot fail at a mapped address.
         let _ = futex::wake(lock, self.flags, 1);
@@ -144,7 +146,7 @@ impl Ring {
     }
 }
 
-/// Reads a working set, as a member that works would.
+/// Reads a working set, as a member with work to do would.
 #[inline(never)]
 fn read(working_set: &[u64]) {
     let words = black_box(working_set);

@@ -1,7 +1,7 @@
-//! The kernel's accounts of processor time, for users who may not sample.
+//! The kernel's accounts of processor time, for users who are not allowed to sample.
 //!
-//! Every user may read `/proc/stat`. It counts, in ticks, how long each processor was in user code,
-//! in the kernel, in interrupts and idle. It has no layers, so kernel time is unclaimed.
+//! Every user may read `/proc/stat`. The file counts, in ticks, how long each processor was in user
+//! code, in the kernel, in interrupts and idle. It has no layers, so kernel time is in no layer.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use crate::error::ProfileError;
 /// The file of the accounts (Linux, `fs/proc/stat.c`).
 pub const STAT: &str = "/proc/stat";
 
-/// The layer of each column in a processor's line. Stolen time did not run here and is left out.
+/// The layer of each column in a processor's line. Stolen time is omitted, because this machine did
+/// not run in it.
 const COLUMNS: [Layer; 7] = [
     Layer::User,
     Layer::User,
@@ -28,7 +29,7 @@ const COLUMNS: [Layer; 7] = [
     Layer::Interrupt,
 ];
 
-/// Opens the accounts of this machine, or of another file.
+/// Opens the accounts of this machine, or accounts in another file.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     /// The file.
@@ -62,7 +63,7 @@ impl EventProvider for Accounts {
 struct AccountSource {
     stat: PathBuf,
     cpus: Vec<usize>,
-    /// The ticks of all columns of all processors at the last read.
+    /// The ticks in all columns of all processors at the last read.
     ticks: Vec<u64>,
     /// Ticks between the last drain and the stop.
     undrained: Vec<u64>,

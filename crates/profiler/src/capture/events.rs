@@ -1,6 +1,7 @@
 //! Events by name, and sets of them as small text files.
 //!
-//! Only opening an event shows whether a machine has it. The kernel lists events that fail to open.
+//! Only an attempt to open an event shows whether a machine has it, because the kernel also lists
+//! events that cannot be opened.
 
 use std::fs;
 use std::path::Path;
@@ -14,6 +15,7 @@ use crate::error::ProfileError;
 
 const CLOCK: &str = include_str!("../../data/events/clock.toml");
 const COUNTERS: &str = include_str!("../../data/events/counters.toml");
+const MISSES: &str = include_str!("../../data/events/misses.toml");
 
 /// The kernel's type and number of an event; `None` without a portable number.
 #[must_use]
@@ -27,7 +29,9 @@ pub const fn kernel_event(event: EventKind) -> Option<(u32, u64)> {
         EventKind::Instructions => Some(hardware(bindings::PERF_COUNT_HW_INSTRUCTIONS)),
         EventKind::LlcMisses => Some(hardware(bindings::PERF_COUNT_HW_CACHE_MISSES)),
         EventKind::BranchMisses => Some(hardware(bindings::PERF_COUNT_HW_BRANCH_MISSES)),
+        EventKind::L1iMisses => Some(read_misses(bindings::PERF_COUNT_HW_CACHE_L1I)),
         EventKind::L1dMisses => Some(read_misses(bindings::PERF_COUNT_HW_CACHE_L1D)),
+        EventKind::ItlbMisses => Some(read_misses(bindings::PERF_COUNT_HW_CACHE_ITLB)),
         EventKind::DtlbMisses => Some(read_misses(bindings::PERF_COUNT_HW_CACHE_DTLB)),
         EventKind::L2Misses => None,
     }
@@ -47,33 +51,35 @@ const fn read_misses(cache: u32) -> (u32, u64) {
     )
 }
 
-/// How often an event is sampled.
+/// The sampling rate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Samples a second.
+    /// Number of samples a second.
     Hertz(u32),
-    /// Events between two samples.
+    /// Number of events between two samples.
     Every(u64),
 }
 
-/// One event that is sampled, and others that are counted beside it.
+/// One event that is sampled, and the events that are counted at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The sampled event.
     pub sample: EventKind,
     /// Events of the same group that are only counted.
     pub count: Vec<EventKind>,
-    /// How often it is sampled.
+    /// Sampling rate of that event.
     pub rate: Rate,
 }
 
-/// The passes of a profile; each runs for an equal part of the window.
+/// The passes of a profile. Each pass runs for an equal part of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSet {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
     /// The passes in their order.
     pub passes: Vec<Pass>,
+    /// Events that were left out, because the machine does not count them.
+    pub lacking: Vec<EventKind>,
 }
 
 #[derive(Deserialize)]
@@ -95,20 +101,56 @@ struct PassTable {
 }
 
 impl EventSet {
-    /// The set for machines without counters.
+    /// The set of events for machines without counters.
     ///
     /// # Errors
-    /// The compiled-in file has a mistake; a test excludes this.
+    /// The compiled-in file has a mistake. A test ensures that this does not happen.
     pub fn clock(frequency_hz: u32) -> Result<Self, ProfileError> {
         Self::parse("clock.toml", CLOCK, frequency_hz)
     }
 
-    /// The set for machines with counters.
+    /// The set of events for machines with counters.
+    ///
+    /// # Errors
+    /// The compiled-in file has a mistake. A test ensures that this does not happen.
+    pub fn counters(frequency_hz: u32) -> Result<Self, ProfileError> {
+        Self::parse("counters.toml", COUNTERS, frequency_hz)
+    }
+
+    /// The set of the caches' and translation buffers' misses, and of branches.
     ///
     /// # Errors
     /// The compiled-in file is wrong; a test excludes it.
-    pub fn counters(frequency_hz: u32) -> Result<Self, ProfileError> {
-        Self::parse("counters.toml", COUNTERS, frequency_hz)
+    pub fn misses(frequency_hz: u32) -> Result<Self, ProfileError> {
+        Self::parse("misses.toml", MISSES, frequency_hz)
+    }
+
+    /// The set without the events that a machine does not count, and these events. Processor time
+    /// remains: a machine that forbids it has no samples at all.
+    #[must_use]
+    pub fn counted(self, opens: impl Fn(EventKind) -> bool) -> Self {
+        let has = |event: EventKind| event == EventKind::CpuNs || opens(event);
+        let (passes, omitted): (Vec<_>, Vec<_>) =
+            self.passes.into_iter().partition(|pass| has(pass.sample));
+        let only_counted = passes.iter().flat_map(|pass| &pass.count);
+        let mut lacking: Vec<_> = omitted.iter().map(|pass| pass.sample).collect();
+        for &event in only_counted {
+            if !has(event) && !lacking.contains(&event) {
+                lacking.push(event);
+            }
+        }
+        let passes = passes
+            .into_iter()
+            .map(|pass| Pass {
+                count: pass.count.into_iter().filter(|&one| has(one)).collect(),
+                ..pass
+            })
+            .collect();
+        Self {
+            passes,
+            lacking,
+            ..self
+        }
     }
 
     /// A set from a user's file.
@@ -159,6 +201,7 @@ impl EventSet {
         Ok(Self {
             name: document.name,
             passes,
+            lacking: Vec::new(),
         })
     }
 }
@@ -169,10 +212,45 @@ mod tests {
 
     #[test]
     fn the_compiled_in_sets_are_valid_and_begin_with_time() {
-        for set in [EventSet::clock(997), EventSet::counters(997)] {
+        for set in [
+            EventSet::clock(997),
+            EventSet::counters(997),
+            EventSet::misses(997),
+        ] {
             let set = set.unwrap();
             assert_eq!(set.passes[0].sample, EventKind::CpuNs, "{}", set.name);
         }
+    }
+
+    #[test]
+    fn a_machine_without_an_event_has_the_other_passes() {
+        let whole = EventSet::misses(997).unwrap();
+        let samples = |set: &EventSet| -> Vec<_> {
+            set.passes.iter().map(|pass| pass.sample.name()).collect()
+        };
+        assert_eq!(
+            samples(&whole),
+            [
+                "cpu_ns",
+                "l1i_misses",
+                "l1d_misses",
+                "itlb_misses",
+                "dtlb_misses",
+                "branch_misses"
+            ]
+        );
+        let none = whole.clone().counted(|_| false);
+        assert_eq!(samples(&none), ["cpu_ns"]);
+        assert_eq!(none.lacking.len(), 5);
+        let most = whole.counted(|event| event != EventKind::ItlbMisses);
+        assert_eq!(most.lacking, [EventKind::ItlbMisses]);
+        assert_eq!(most.passes.len(), 5);
+        // An event that is only counted leaves its pass.
+        let counters = EventSet::counters(997).unwrap();
+        let counters = counters.counted(|event| event != EventKind::LlcMisses);
+        assert_eq!(counters.lacking, [EventKind::LlcMisses]);
+        assert_eq!(counters.passes[1].count, [EventKind::Instructions]);
+        assert_eq!(samples(&counters), ["cpu_ns", "cycles", "instructions"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Samples and counts of whole processors, not of one process: an interrupt runs on top of any
-//! process, and a profile of one process would lose that work.
+//! Samples and counts of whole processors. An interrupt may run on top of any process, so a profile
+//! of a single process would lose that work.
 //!
 //! The trait [`EventSource`] yields [`Record`]s, so that a test can replay recorded samples.
 
@@ -20,7 +20,7 @@ use crate::error::ProfileError;
 /// One sample of one processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// The monotonic clock's time.
+    /// Time of the sample on the monotonic clock.
     pub time_ns: u64,
     /// The processor.
     pub cpu: u32,
@@ -28,35 +28,35 @@ pub struct Sample<'a> {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Amount of the event that it represents.
+    /// Amount of the event that the sample represents.
     pub weight: u64,
     /// The number of the control group; `None` on kernels that do not report it.
     pub cgroup: Option<u64>,
     /// Whether the processor was in user mode.
     pub user: bool,
-    /// The instruction.
+    /// Address of the instruction.
     pub address: u64,
     /// The kernel's call chain, leaf first; empty in user mode.
     pub chain: &'a [u64],
 }
 
-/// What an event source reports.
+/// A record that an event source returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A sample.
     Sample(Sample<'a>),
     /// Time that the kernel's accounts assign to a layer.
     Account {
-        /// The monotonic clock's time at the read.
+        /// Time of the read on the monotonic clock.
         time_ns: u64,
-        /// The layer; `Other` is all kernel time outside interrupts.
+        /// The layer. `Other` is all kernel time outside interrupts.
         layer: Layer,
-        /// Nanoseconds.
+        /// The time, in nanoseconds.
         weight: u64,
     },
-    /// Records that did not fit the ring.
+    /// Records were lost because the ring was full.
     Lost {
-        /// How many.
+        /// Number of lost records.
         records: u64,
     },
     /// The kernel paused sampling because it took too long.
@@ -65,27 +65,27 @@ pub enum Record<'a> {
     Command {
         /// The process.
         pid: u32,
-        /// Whether the thread is the process's first.
+        /// Whether the thread is the first thread of the process.
         leader: bool,
-        /// Its name.
+        /// The new name.
         name: String,
-        /// Whether it executed a program, which removes all maps.
+        /// Whether the process executed a program. This removes all its maps.
         executed: bool,
     },
     /// A file was mapped for execution.
     Mapped {
         /// The process.
         pid: u32,
-        /// First address.
+        /// First address of the map.
         start: u64,
-        /// Bytes.
+        /// Length of the map in bytes.
         length: u64,
         /// Offset in the file of the first address.
         offset: u64,
         /// The file.
         path: String,
     },
-    /// A control group was made.
+    /// A control group was created.
     ControlGroup {
         /// Its number.
         number: u64,
@@ -101,7 +101,7 @@ pub enum Record<'a> {
     },
 }
 
-/// What a group of events counted on all processors between start and stop.
+/// The counts of a group of events on all processors, between start and stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupCounts {
     /// Event names with their counts, the sampled event first.
@@ -110,23 +110,23 @@ pub struct GroupCounts {
 
 /// A source of samples.
 pub trait EventSource {
-    /// Starts sampling, and counting from zero. Can be called again after `stop` and a last
+    /// Starts sampling, and counts from zero. It can be called again after `stop` and a last
     /// `drain`.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses to start the events.
     fn start(&mut self) -> Result<(), ProfileError>;
 
-    /// Passes on the records since the last call, in the order of time.
+    /// Passes the records since the last call to `sink`, in the order of time.
     ///
     /// # Errors
     /// The records cannot be read.
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError>;
 
-    /// Ends sampling and returns the group's counts. Records may remain to be drained.
+    /// Ends sampling and returns the group's counts. The next `drain` may still return records.
     ///
     /// # Errors
-    /// The counters shared the hardware, so that their values are not counts.
+    /// The counters shared the hardware, so their values are not exact counts.
     fn stop(&mut self) -> Result<GroupCounts, ProfileError>;
 }
 
@@ -143,7 +143,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The name used in reports.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -160,14 +160,14 @@ impl fmt::Display for Backend {
     }
 }
 
-/// Opens event sources: the kernel's, or a test's.
+/// Opens event sources. The provider is the kernel or a test.
 pub trait EventProvider {
-    /// How these sources measure time.
+    /// The way in which these sources measure time.
     fn backend(&self) -> Backend;
 
-    /// Opens the events of a pass on some processors, not yet started.
+    /// Opens the events of a pass on some processors. The events are not started.
     ///
     /// # Errors
-    /// The kernel forbids it or an event does not open.
+    /// The kernel forbids this, or an event cannot be opened.
     fn open(&self, pass: &Pass, cpus: &[usize]) -> Result<Box<dyn EventSource>, ProfileError>;
 }

@@ -42,7 +42,7 @@ impl EventProvider for Kernel {
     }
 }
 
-/// Whether an event opens on a processor. Nothing is counted.
+/// Whether an event can be opened on a processor. Nothing is counted.
 ///
 /// # Errors
 /// Why it does not open.
@@ -94,13 +94,13 @@ fn attributes(
         (_, Rate::Every(period)) => attr.__bindgen_anon_1.sample_period = period,
     }
     if kind != bindings::PERF_TYPE_SOFTWARE {
-        // A pinned event is on the hardware all the time, or fails; it never shares a counter.
+        // A pinned event is on the hardware all the time, or fails. It never shares a counter.
         attr.set_pinned(1);
     }
     Ok(attr)
 }
 
-/// Opens a sampled event with control groups where the kernel knows them (Linux 5.7).
+/// Opens a sampled event. If the kernel supports it (Linux 5.7), samples have their control group.
 fn open_sampled(mut attr: perf_event_attr, cpu: usize) -> io::Result<Event> {
     let fields = attr.sample_type;
     attr.sample_type |= bindings::PERF_SAMPLE_CGROUP as u64;
@@ -126,7 +126,7 @@ struct CpuEvents {
     cpu: usize,
     leader: Event,
     ring: SampleRing,
-    /// Kept open: closing a member ends its counting.
+    /// These events must stay open, because closing a member ends its counting.
     _members: Vec<Event>,
 }
 
@@ -188,7 +188,7 @@ impl CpuEvents {
             source,
         };
         let mut bytes = vec![0; 8 * (3 + names.len())];
-        // A read of a pinned group that is not on the hardware returns no bytes.
+        // If a pinned group is not on the hardware, a read returns no bytes.
         let length = self.leader.read(&mut bytes).map_err(failed)?;
         let (words, _) = bytes[..length].as_chunks();
         let words: Vec<u64> = words.iter().map(|&word| u64::from_ne_bytes(word)).collect();
@@ -196,10 +196,11 @@ impl CpuEvents {
     }
 }
 
-/// The counts in what a group's leader reads: number of events, time enabled, time running, counts.
+/// Extracts the counts from a read of a group's leader. The read has the number of events, the time
+/// enabled, the time running, and the counts.
 ///
 /// # Errors
-/// The group was not on the hardware all the time: its values are zero or scaled.
+/// The group was not on the hardware all the time, so its values are zero or scaled.
 pub fn group_counts(words: &[u64], names: &[String], cpu: usize) -> Result<Vec<u64>, ProfileError> {
     let multiplexed = |enabled_ns, running_ns| ProfileError::Multiplexed {
         group: names.join(", "),
@@ -216,7 +217,7 @@ pub fn group_counts(words: &[u64], names: &[String], cpu: usize) -> Result<Vec<u
     Ok(counts[..names.len()].to_vec())
 }
 
-/// The error for an event that did not open: it is forbidden or does not exist.
+/// The error for an event that cannot be opened: it is forbidden or does not exist.
 fn open_error(event: EventKind, cpu: usize, source: io::Error) -> ProfileError {
     let denied = matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM));
     if denied {
@@ -253,7 +254,8 @@ impl EventSource for PerfSource {
         let mut records: Vec<_> = ring::records(&bytes)
             .map(|bytes| (record::time_ns(bytes), bytes))
             .collect();
-        // A process's maps must come before its samples, also across processors.
+        // The maps of a process must come before its samples, also if another processor recorded
+        // them.
         records.sort_by_key(|&(time_ns, _)| time_ns);
         for (_, bytes) in records {
             if let Some(record) = record::parse(bytes, &mut self.chain) {

@@ -7,8 +7,8 @@ use perf_event_open_sys::bindings;
 use crate::capture::ring::HEADER_BYTES;
 use crate::capture::{Record, Sample};
 
-/// The fields of a sample: instruction, thread, time, processor, weight and call chain, and on
-/// newer kernels the control group after them.
+/// The fields of a sample: instruction, thread, time, processor, weight and call chain. On newer
+/// kernels the control group follows them.
 pub const SAMPLE_FIELDS: u64 = (bindings::PERF_SAMPLE_IP
     | bindings::PERF_SAMPLE_TID
     | bindings::PERF_SAMPLE_TIME
@@ -60,7 +60,7 @@ impl Cursor<'_> {
     }
 }
 
-/// The time of a record, to sort those of several processors.
+/// The time of a record. It is used to sort the records of several processors.
 #[must_use]
 pub fn time_ns(record: &[u8]) -> Option<u64> {
     let start = match kind_of(record)? {
@@ -71,8 +71,8 @@ pub fn time_ns(record: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// Parses a record. Returns `None` for an unused type and for a record too short for its type.
-/// `chain` stores a sample's call chain.
+/// Parses a record. Returns `None` if the type is unused, or if the record is too short for its
+/// type. `chain` receives the call chain of a sample.
 pub fn parse<'a>(record: &[u8], chain: &'a mut Vec<u64>) -> Option<Record<'a>> {
     let mode = u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?);
     let mut cursor = Cursor(record.get(HEADER_BYTES..)?);
@@ -97,7 +97,7 @@ pub fn parse<'a>(record: &[u8], chain: &'a mut Vec<u64>) -> Option<Record<'a>> {
                 executed: mode & EXECUTED != 0,
             })
         }
-        // Maps of data are not code.
+        // A map of data is skipped, because it contains no code.
         bindings::PERF_RECORD_MMAP if mode & DATA == 0 => mapped(&mut cursor, false),
         bindings::PERF_RECORD_MMAP2 if mode & DATA == 0 => mapped(&mut cursor, true),
         bindings::PERF_RECORD_CGROUP => Some(Record::ControlGroup {
@@ -153,7 +153,7 @@ fn sample<'a>(cursor: &mut Cursor<'_>, mode: u16, chain: &'a mut Vec<u64>) -> Op
     })
 }
 
-/// Adds the kernel's part of a call chain to `chain`.
+/// Appends the kernel's part of a call chain to `chain`.
 pub(crate) fn kernel_chain(entries: impl Iterator<Item = u64>, chain: &mut Vec<u64>) {
     let mut in_kernel = false;
     for entry in entries {
@@ -175,7 +175,7 @@ fn mapped<'a>(cursor: &mut Cursor<'_>, has_inode: bool) -> Option<Record<'a>> {
     let pid = cursor.u32()?;
     cursor.u32()?;
     let (start, length, offset) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-    // Device and inode, or a build identifier; then protection and flags.
+    // The fields are device and inode, or a build identifier. Protection and flags follow.
     for _ in 0..if has_inode { 4 } else { 0 } {
         cursor.u64()?;
     }

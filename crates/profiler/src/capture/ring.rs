@@ -3,8 +3,8 @@
 /// Bytes of a record's header: type, mode and size.
 pub const HEADER_BYTES: usize = 8;
 
-/// Divides bytes into records. Ends at an incomplete record, which a ring read between head and
-/// tail never has.
+/// Divides bytes into records and ends at an incomplete record. A ring that was read from tail to
+/// head has no incomplete record.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

@@ -1,11 +1,12 @@
-//! The modules of network drivers. The kernel names those that are loaded, so they need no list.
+//! The modules of network drivers. The kernel reports the loaded ones, so this program needs no
+//! list of drivers.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The driver modules of the network interfaces in a `/sys/class/net` directory. Drivers that are
-/// built in have none.
+/// The driver modules of the network interfaces in a `/sys/class/net` directory. A built-in driver
+/// has no module.
 #[must_use]
 pub fn network_drivers(class_net: &Path) -> BTreeSet<String> {
     let Ok(entries) = fs::read_dir(class_net) else {

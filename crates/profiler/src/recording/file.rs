@@ -1,4 +1,4 @@
-//! The parts of the file: header, events, features, records.
+//! The parts of a recording's file: header, events, features, records.
 
 use perf_event_open_sys::bindings;
 
@@ -7,7 +7,7 @@ use crate::capture::ring::HEADER_BYTES;
 /// The first bytes of a file in this machine's byte order.
 const MAGIC: &[u8; 8] = b"PERFILE2";
 
-/// The same in the other byte order.
+/// The same bytes in the other byte order.
 const SWAPPED: &[u8; 8] = b"2ELIFREP";
 
 /// Bytes of the header of a pipe's stream, which has no sections.
@@ -21,13 +21,13 @@ const NRCPUS: usize = 7;
 /// Number of feature bits.
 const FEATURE_BITS: usize = 256;
 
-/// Records that perf writes itself begin here (`PERF_RECORD_USER_TYPE_START`).
+/// Types of records that perf itself writes begin here (`PERF_RECORD_USER_TYPE_START`).
 const FIRST_OWN: u32 = 64;
 
-/// A record that is followed by bytes that are no record (`PERF_RECORD_AUXTRACE`).
+/// A record that is followed by bytes that belong to no record (`PERF_RECORD_AUXTRACE`).
 const AUXTRACE: u32 = 71;
 
-/// Records of compressed records (`PERF_RECORD_COMPRESSED`, `PERF_RECORD_COMPRESSED2`).
+/// Records that contain compressed records (`PERF_RECORD_COMPRESSED`, `PERF_RECORD_COMPRESSED2`).
 const COMPRESSED: [u32; 2] = [81, 83];
 
 /// Bits of an event's flags.
@@ -35,10 +35,11 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const FREQUENCY: u64 = 1 << 10;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 
-/// Low half of a number: the high half names the processor type on machines with several.
+/// Low half of an event's number. On machines with several processor types, the high half names the
+/// type.
 const GENERIC: u64 = 0xffff_ffff;
 
-/// Integers at places in the file.
+/// Reads integers at given offsets in the file.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a>(pub &'a [u8]);
 
@@ -57,11 +58,11 @@ impl At<'_> {
 /// One event of the recording (`struct perf_event_attr`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// Its type.
+    /// The event's type.
     pub kind: u32,
-    /// Its number.
+    /// The event's number.
     pub config: u64,
-    /// Events between two samples, or samples a second.
+    /// Number of events between two samples, or number of samples a second.
     period: u64,
     /// The fields of its samples.
     pub sample_type: u64,
@@ -74,7 +75,7 @@ pub struct Event {
     pub user_registers: u64,
     /// Registers at the interrupt in samples.
     pub interrupt_registers: u64,
-    /// Its numbers, one for each processor.
+    /// The event's identifiers, one for each processor.
     pub ids: Vec<u64>,
 }
 
@@ -103,7 +104,7 @@ impl Event {
         })
     }
 
-    /// Its type and number as the kernel's generic events have them.
+    /// The event's type and number, as the kernel defines them for generic events.
     pub const fn generic_number(&self) -> (u32, u64) {
         match self.kind {
             bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => {
@@ -152,7 +153,7 @@ impl Event {
         u32::try_from(hertz).ok()
     }
 
-    /// Amount of the event between two samples, where samples do not contain it.
+    /// Amount of the event between two samples. It is used if samples do not contain the amount.
     pub const fn fixed_period(&self) -> u64 {
         if self.flags & FREQUENCY == 0 {
             self.period
@@ -161,7 +162,7 @@ impl Event {
         }
     }
 
-    /// Whether records that are no samples end with their time.
+    /// Whether records other than samples end with their time.
     pub const fn has_times(&self) -> bool {
         self.flags & SAMPLE_ID_ALL != 0
     }
@@ -177,7 +178,7 @@ pub struct File<'a> {
     pub host: Option<String>,
     /// The recorded kernel's version.
     pub release: Option<String>,
-    /// Processors of the machine.
+    /// Number of processors of the machine.
     pub online: Option<usize>,
 }
 
@@ -189,10 +190,10 @@ fn section<'a>(whole: At<'a>, offset: u64, size: u64) -> Option<&'a [u8]> {
 }
 
 impl<'a> File<'a> {
-    /// Parses all but the records.
+    /// Parses everything except the records.
     ///
     /// # Errors
-    /// What is wrong with the file, as text.
+    /// The error is the fault of the file, as text.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         match bytes.get(..8) {
             Some(magic) if magic == MAGIC => {}
@@ -254,7 +255,8 @@ impl<'a> File<'a> {
         Some(file)
     }
 
-    /// The records of the kernel in the order of time. perf writes one processor's after the other's.
+    /// The records of the kernel in the order of time. In the file, perf writes the records of one
+    /// processor after those of another.
     ///
     /// # Errors
     /// The records are compressed, or a record exceeds the file.
@@ -288,7 +290,7 @@ impl<'a> File<'a> {
                 records.push((super::sample::time_ns(record, &self.events), record));
             }
         }
-        // The sort is stable: what one processor wrote stays in its order.
+        // The sort is stable, so the records of one processor stay in their order.
         records.sort_by_key(|(time, _)| *time);
         Ok(records.into_iter().map(|(_, record)| record).collect())
     }
@@ -300,12 +302,12 @@ fn text(bytes: &[u8]) -> Option<String> {
     (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-/// Where the recorded kernel was.
+/// The position of the recorded kernel in memory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KernelStart {
-    /// First address of its text.
+    /// First address of the kernel's text.
     pub start: u64,
-    /// Bytes of its text.
+    /// Length of the kernel's text in bytes.
     pub length: u64,
     /// A symbol, such as `_text`.
     pub symbol: String,
@@ -313,7 +315,7 @@ pub struct KernelStart {
     pub address: u64,
 }
 
-/// The kernel's place, from the record that perf writes at the start.
+/// The kernel's position, from a record that perf writes at the start of a recording.
 pub fn kernel_start(record: &[u8]) -> Option<KernelStart> {
     let at = At(record);
     if at.u32(0)? != bindings::PERF_RECORD_MMAP || at.u32(8)? != u32::MAX {

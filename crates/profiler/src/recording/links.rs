@@ -1,4 +1,5 @@
-//! Packets of the interfaces in the output of `ip -s -j link` (iproute2, `ip/ipaddress.c`).
+//! Reads the packets of the interfaces from the output of `ip -s -j link` (iproute2,
+//! `ip/ipaddress.c`).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
-//! Profiles from a file of `perf record`, also of another machine.
+//! Profiles from a file of `perf record`. The file may come from another machine.
 //!
-//! Source: `tools/perf/Documentation/perf.data-file-format.txt` and `include/uapi/linux/perf_event.h` of
-//! Linux.
+//! Source: `tools/perf/Documentation/perf.data-file-format.txt` and
+//! `include/uapi/linux/perf_event.h` of Linux.
 
 mod file;
 mod links;
@@ -28,34 +28,35 @@ use crate::report::{Bytes, Report};
 use crate::tally::{Collector, Detail, Server};
 use crate::{folded, pprof, summary};
 
-/// The name of the program whose work is the recording's overhead.
+/// The name of the recording program. Its work is the recording's overhead.
 const RECORDER: &str = "perf";
 
 /// The packets of a recording's window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Nobody counted them.
+    /// The number of packets is unknown.
     Unknown,
-    /// Packets in both directions.
+    /// The number of packets in both directions together.
     Packets(u64),
-    /// Two files of `ip -s -j link`, before and after.
+    /// Two files with the output of `ip -s -j link`, from before and after the recording.
     Links(PathBuf, PathBuf),
 }
 
-/// What to analyse.
+/// The settings of an analysis.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The file of `perf record`.
     pub file: PathBuf,
     /// The packets.
     pub traffic: Traffic,
-    /// Symbols of the recorded kernel; `None` uses those of this machine if it runs that kernel.
+    /// Symbols of the recorded kernel. `None` uses those of this machine, if it runs the same
+    /// kernel.
     pub kallsyms: Option<PathBuf>,
-    /// File of rules that precede the compiled-in ones.
+    /// File of rules that have priority over the compiled-in rules.
     pub rules: Option<PathBuf>,
     /// The server's process.
     pub pid: Option<u32>,
-    /// Whether offsets of user instructions are stored, for stacks.
+    /// Whether offsets of user instructions are stored. Folded stacks need them.
     pub keeps_offsets: bool,
 }
 
@@ -95,7 +96,8 @@ impl Recorded {
 /// Decodes a recording and charges its samples.
 ///
 /// # Errors
-/// A file cannot be read or is no recording that this version reads, or the symbols are of another kernel.
+/// A file cannot be read, it is not a recording that this version can read, or the symbols are of
+/// another kernel.
 pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
     let bytes =
         fs::read(&settings.file).map_err(ProfileError::option_file("perf", &settings.file))?;
@@ -132,7 +134,7 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
             decoder.decode(record, &mut |record| {
                 match record {
                     Record::Sample(sample) => span.add(sample.time_ns, sample.cpu),
-                    // Lost records belong to the recording, not to each event.
+                    // Lost records belong to the whole recording, so count them only once.
                     Record::Lost { .. } | Record::Throttled if !results.is_empty() => return,
                     _ => {}
                 }
@@ -216,6 +218,7 @@ fn report(
         server_pid: settings.pid,
         exit_status: None,
         planned_passes: results.len(),
+        lacking: &[],
         names_parts: settings.keeps_offsets,
         frequency_hz: file
             .events
@@ -229,7 +232,7 @@ fn report(
         (Some(host), Some(release)) => format!("{host}, Linux {release}"),
         _ => "an unnamed machine".to_owned(),
     });
-    // All events have one window, so its counts are not summed over events.
+    // All events share one window, so take its counts from the first event.
     let window = results.first().map(|pass| &pass.activity.window);
     if let Some(window) = window {
         report.window_s = window.duration_s;
@@ -309,8 +312,8 @@ fn symbols(settings: &Settings, file: &File<'_>) -> Result<(String, bool), Profi
     Ok((String::from_utf8_lossy(&bytes).into_owned(), is_here))
 }
 
-/// How far the symbols are from the recorded kernel, which the boot loader may have moved: added to
-/// each address in the kernel's text.
+/// The distance from the addresses of the symbols to those of the recorded kernel. The boot loader
+/// may have moved the kernel. The distance is added to each address in the kernel's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shift {
     start: u64,
@@ -342,7 +345,7 @@ fn shift(symbols: &str, records: &[&[u8]]) -> Shift {
     }
 }
 
-/// The known events with their indices. Others become notes.
+/// The known events with their indices. For each other event, a note is added.
 fn events(file: &File<'_>, limits: &mut Vec<String>) -> Vec<(EventKind, usize)> {
     let mut found = Vec::new();
     let mut known = HashMap::new();
@@ -361,7 +364,7 @@ fn events(file: &File<'_>, limits: &mut Vec<String>) -> Vec<(EventKind, usize)> 
             )),
         }
     }
-    // Time first, as in profiles of this machine.
+    // Put time first, as in profiles of this machine.
     found.sort_by_key(|(kind, _)| *kind != EventKind::CpuNs);
     found
 }

@@ -1,4 +1,4 @@
-//! Decodes samples whose fields the recording chose (`PERF_RECORD_SAMPLE`).
+//! Decodes samples (`PERF_RECORD_SAMPLE`). The recording determines which fields they have.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::capture::record::{self, kernel_chain, mode_of};
 use crate::capture::ring::HEADER_BYTES;
 use crate::capture::{Record, Sample};
 
-/// The fields of a record's trailer that are eight bytes, before its event's number.
+/// The trailer fields of eight bytes before the identifier of the event.
 const TRAILER_FIELDS: [u32; 5] = [
     bindings::PERF_SAMPLE_TIME,
     bindings::PERF_SAMPLE_ID,
@@ -19,7 +19,7 @@ const TRAILER_FIELDS: [u32; 5] = [
     bindings::PERF_SAMPLE_IDENTIFIER,
 ];
 
-/// The fields before the processor, of eight bytes each, in their order.
+/// The fields before the processor, in their order. Each has eight bytes.
 const FIRST_FIELDS: [u32; 5] = [
     bindings::PERF_SAMPLE_IDENTIFIER,
     bindings::PERF_SAMPLE_IP,
@@ -28,7 +28,7 @@ const FIRST_FIELDS: [u32; 5] = [
     bindings::PERF_SAMPLE_ADDR,
 ];
 
-/// The place of a field in a sample, if `event` has it.
+/// The offset of a field in a sample, if the samples of `event` have it.
 fn place(event: &Event, field: u32) -> Option<usize> {
     if !event.has(field) {
         return None;
@@ -48,7 +48,7 @@ fn place(event: &Event, field: u32) -> Option<usize> {
     None
 }
 
-/// The time of a record; 0 without one, so that it precedes all others.
+/// The time of a record. A record without a time gets 0, so that it precedes all others.
 pub(super) fn time_ns(record: &[u8], events: &[Event]) -> u64 {
     let Some(event) = event_of(record, events).and_then(|index| events.get(index)) else {
         return 0;
@@ -65,8 +65,8 @@ pub(super) fn time_ns(record: &[u8], events: &[Event]) -> u64 {
     place.and_then(|place| at.u64(place)).unwrap_or(0)
 }
 
-/// The index of the event that a record belongs to. perf gives all events of a recording one place for
-/// the number.
+/// The index of the event to which a record belongs. In all events of a recording, the identifier
+/// is at the same offset.
 fn event_of(record: &[u8], events: &[Event]) -> Option<usize> {
     let first = events.first()?;
     if events.len() == 1 || At(record).u32(0)? != bindings::PERF_RECORD_SAMPLE {
@@ -84,7 +84,8 @@ pub(super) struct Decoder<'a> {
     chosen: usize,
     shift: Shift,
     chain: Vec<u64>,
-    /// The last count of each number, for events that are read with another's samples.
+    /// The last count of each identifier, for events that are counted in the samples of another
+    /// event.
     counted: HashMap<u64, u64>,
 }
 
@@ -99,7 +100,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Passes a record on, if it is a sample of the event or no sample.
+    /// Passes a record to `sink`, unless it is a sample of another event.
     pub fn decode(&mut self, record: &[u8], sink: &mut dyn FnMut(&Record<'_>)) {
         if At(record).u32(0) != Some(bindings::PERF_RECORD_SAMPLE) {
             if let Some(other) = record::parse(record, &mut self.chain) {
@@ -175,7 +176,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The first byte after the fields of fixed size.
+    /// Offset of the first byte after the fields of fixed size.
     fn fixed_end(&self, event: &Event) -> usize {
         let fields = FIRST_FIELDS.into_iter().chain([
             bindings::PERF_SAMPLE_ID,
@@ -186,8 +187,8 @@ impl<'a> Decoder<'a> {
         HEADER_BYTES + 8 * fields.filter(|&one| event.has(one)).count()
     }
 
-    /// How much the chosen event counted since the last sample of its group's leader; `None` if the
-    /// leader's samples do not count it.
+    /// The increase of the chosen event's count since the last sample of its group's leader. `None`
+    /// if the leader's samples do not contain this count.
     fn grown(&mut self, counts: &[(u64, u64)]) -> Option<u64> {
         let ids = &self.events[self.chosen].ids;
         let &(id, now) = counts.iter().find(|(id, _)| ids.contains(id))?;

@@ -1,4 +1,4 @@
-//! Judges a measured number only if the machine was quiet, and fails only if it is wrong
+//! Judges a measured number only if the machine was quiet. Fails only if the number is wrong
 //! repeatedly.
 #![expect(clippy::panic, reason = "a failure here is the test's failure")]
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Instant;
 
-/// Processors that other programs may use.
+/// Number of processors that other programs may use.
 const MAX_OTHERS: f64 = 0.2;
 
 /// Share of the processors' time that the hypervisor may steal.
@@ -16,8 +16,8 @@ const MAX_STEAL_SHARE: f64 = 0.01;
 /// The parent of kernel threads.
 const KERNEL_THREADS: u32 = 2;
 
-/// Measurements before a number is wrong. Chance or a busy machine may spoil one; a fault spoils
-/// all.
+/// Number of measurements before a number counts as wrong. Chance or a busy machine may spoil one
+/// measurement, but a fault spoils all of them.
 const TRIES: usize = 3;
 
 /// Ticks of `/proc` in a second: `USER_HZ` is 100 on every architecture that this builds for.
@@ -27,14 +27,14 @@ const TICKS_PER_S: f64 = 100.0;
 pub enum Verdict {
     /// The number is right.
     Right,
-    /// The number is wrong, and how.
+    /// The number is wrong. The text has the difference.
     Wrong(String),
-    /// The number cannot be judged, and why.
+    /// The number cannot be judged. The text has the reason.
     Undecided(String),
 }
 
-/// Measures until the number is right. Skips if it cannot be judged, and panics if it is wrong each
-/// time on a quiet machine.
+/// Measures until the number is right. Skips the test if the number cannot be judged. Panics if the
+/// number is wrong each time on a quiet machine.
 pub fn judge(mut measure: impl FnMut() -> Verdict) {
     let mut wrong = Vec::new();
     for _ in 0..TRIES {
@@ -129,7 +129,7 @@ fn processes() -> HashMap<u32, Process> {
 /// Returns `None` if the process has ended.
 fn process(pid: u32) -> Option<Process> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain any character; the state follows it.
+    // The name in parentheses may contain any character. The state follows the name.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some(Process {

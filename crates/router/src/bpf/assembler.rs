@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// A register. R0 has the result of a call or program, R1 to R5 have arguments, R6 to R9 keep their
-/// values over calls, and R10 is the end of the stack.
+/// A register. R0 has the result of a call or program. R1 to R5 have arguments. Calls do not change
+/// R6 to R9. R10 is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the enum describes all of them")]
@@ -118,8 +118,8 @@ impl Assembler {
         self.push(0x77, to, Register::R0, 0, bits)
     }
 
-    /// Converts the low 16 bits of a register from network order to the machine's, and clears the
-    /// others.
+    /// Converts the low 16 bits of a register from network byte order to the machine's, and clears
+    /// the other bits.
     pub fn from_network_16(&mut self, to: Register) -> &mut Self {
         self.push(0xdc, to, Register::R0, 0, 16)
     }
@@ -150,9 +150,10 @@ impl Assembler {
         self.push(0xdb, to, from, offset, 0)
     }
 
-    /// Loads the address of the map with this process's `descriptor`.
+    /// Loads the address of the map that has this descriptor in this process.
     pub fn map(&mut self, to: Register, descriptor: i32) -> &mut Self {
-        // A source register of 1 is BPF_PSEUDO_MAP_FD. The instruction has two slots.
+        // If the source register is 1, the number is a map's descriptor (BPF_PSEUDO_MAP_FD). The
+        // instruction uses two slots.
         self.push(0x18, to, Register::R1, 0, descriptor);
         self.instructions.push(0);
         self

@@ -1,4 +1,5 @@
-//! Programs of the kernel: their assembler, and those that forward, redirect, count and delay.
+//! Programs in the kernel: their assembler, and the programs that forward, redirect, count and
+//! delay frames.
 
 mod assembler;
 mod programs;
@@ -26,7 +27,7 @@ pub fn load(assembler: &Assembler, license: License) -> Result<Program, RouterEr
 /// Assembles a program and loads it.
 ///
 /// # Errors
-/// As [`load`].
+/// The same errors as [`load`].
 pub fn load_as(
     kind: Kind,
     assembler: &Assembler,

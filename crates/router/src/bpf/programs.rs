@@ -1,4 +1,4 @@
-//! The programs. Those of XDP process a frame before the kernel's network stack does.
+//! The programs. XDP programs process a frame before the kernel's network stack does.
 
 use super::{Assembler, Condition, Numbers, Register, Width};
 use crate::error::RouterError;
@@ -13,7 +13,8 @@ use Width::{Byte, Double, Half, Word};
 const DROP: i32 = 1;
 const PASS: i32 = 2;
 
-/// Continue with the next program, and then with the stack (linux/bpf.h, `tcx_action_base`).
+/// Result of a program: continue with the next program, and then with the stack (linux/bpf.h,
+/// `tcx_action_base`).
 const NEXT: i32 = -1;
 
 /// Helper functions of the kernel (linux/bpf.h, `bpf_func_id`).
@@ -49,7 +50,7 @@ const ETHERTYPE: i16 = 12;
 const IP: i16 = ETHERNET_BYTES as i16;
 const HEADERS: i32 = (ETHERNET_BYTES + IPV4_BYTES) as i32;
 
-/// Passes every frame to the kernel. With this program a veth device accepts frames that other
+/// Passes every frame to the kernel. A veth device with this program accepts frames that other
 /// programs redirect to its peer.
 #[must_use]
 pub fn pass() -> Assembler {
@@ -58,17 +59,18 @@ pub fn pass() -> Assembler {
     program
 }
 
-/// Most reads of the clock for one frame, about 100 us. After them the frame leaves before its due
-/// time.
-const MOST_CLOCK_READINGS: i32 = 4096;
+/// Maximum number of clock readings for one frame, about 100 us. After these readings, the program
+/// sends the frame before its due time.
+const MAX_CLOCK_READINGS: i32 = 4096;
 
-/// Sends every frame through an interface at its due time, with the headers of a stream. The numbers
-/// of `pace` are in nanoseconds: when the next frame is due (monotonic), the time between frames, and
-/// when the program sent the latest frame. The program paces itself, because a call that runs it
-/// needs milliseconds of set-up, and the kernel's duration of a call leaves out preempted time.
+/// Sends every frame through an interface at its due time, with the headers of a stream. The
+/// numbers of `pace` are in nanoseconds: the due time of the next frame (monotonic), the time
+/// between frames, and the time at which the program sent the latest frame. The program itself
+/// waits for the due times, because a call that runs it needs milliseconds of set-up. Also, the
+/// duration of a call that the kernel reports excludes preempted time.
 ///
-/// The program writes all headers of each frame, because the kernel reuses pages, and a router has
-/// changed addresses, TTL and checksum in them.
+/// The program writes all headers of each frame. The kernel reuses pages, in which a router has
+/// already changed addresses, TTL and checksum.
 ///
 /// # Errors
 /// The stream's frame size is out of range.
@@ -99,7 +101,7 @@ pub fn redirect(
         .load(Double, R1, R6, 0)
         .jump_if_register(R0, AtLeast, R1, "due")
         .add(R8, 1)
-        .jump_if(R8, Below, MOST_CLOCK_READINGS, "early")
+        .jump_if(R8, Below, MAX_CLOCK_READINGS, "early")
         .label("due")
         .store(Double, R6, 16, R0)
         .load(Double, R1, R6, 0)
@@ -116,7 +118,7 @@ pub fn redirect(
     Ok(program)
 }
 
-/// Loads the address of numbers into R0, or jumps.
+/// Loads the address of `numbers` into R0. Jumps to `otherwise` if the map has no element.
 fn find_numbers(program: &mut Assembler, numbers: &Numbers, otherwise: &'static str) {
     program
         .store_number(Word, R10, -4, 0)
@@ -127,8 +129,9 @@ fn find_numbers(program: &mut Assembler, numbers: &Numbers, otherwise: &'static 
         .jump_if(R0, Equal, 0, otherwise);
 }
 
-/// Spends processor time on every packet and passes it on, in traffic control. The numbers of `cost`
-/// are the nanoseconds to spend, the packets so far, and the nanoseconds spent on them.
+/// Spends processor time on every packet in traffic control, and then passes the packet on. The
+/// numbers of `cost` are the nanoseconds to spend, the packets so far, and the nanoseconds spent on
+/// them.
 #[must_use]
 pub fn add_cost(cost: &Numbers) -> Assembler {
     let mut program = Assembler::default();
@@ -145,7 +148,7 @@ pub fn add_cost(cost: &Numbers) -> Assembler {
         .call(TIME_NS)
         .jump_if_register(R0, AtLeast, R7, "due")
         .add(R9, 1)
-        .jump_if(R9, Below, MOST_CLOCK_READINGS, "early")
+        .jump_if(R9, Below, MAX_CLOCK_READINGS, "early")
         .label("due")
         .subtract_register(R0, R8)
         .set(R1, 1)
@@ -189,9 +192,9 @@ pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
     program
 }
 
-/// Forwards frames for the Ethernet address `mac` by the kernel's routes. Passes everything else to
-/// the kernel: other protocols, IP options, last hops, frames over the MTU, unknown neighbours, the
-/// host's own packets, martians and malformed packets.
+/// Forwards frames for the Ethernet address `mac` by the kernel's routes. The kernel gets all other
+/// frames: other protocols, packets with IP options, on their last hop, longer than the MTU, to
+/// unknown neighbours or to the host itself, martians and malformed packets.
 #[must_use]
 pub fn forward(mac: Mac) -> Assembler {
     let mut program = Assembler::default();
@@ -216,9 +219,9 @@ pub fn forward(mac: Mac) -> Assembler {
     program
 }
 
-/// Accepts frames for this interface with a well-formed IPv4 packet without options, with hops left
-/// and without martian addresses. Passes others to the kernel. R6 is the program's argument, R7 the
-/// frame.
+/// Accepts a frame for this interface if its IPv4 packet is well-formed, and has no options, hops
+/// left and no martian addresses. Passes other frames to the kernel. R6 is the program's argument,
+/// and R7 is the frame.
 fn accept(program: &mut Assembler, mac: Mac) {
     for (index, half) in mac.as_chunks::<2>().0.iter().enumerate() {
         program

@@ -1,8 +1,8 @@
 //! The cache of files by path and coding, bounded in bytes.
 //!
-//! It evicts by the clock algorithm: a hit marks its entry; a hand goes round, clears marks, and evicts
-//! the first entry without one. Keys are normalized paths of existing files, so clients cannot choose
-//! keys to make the hash slow.
+//! It evicts by the clock algorithm: a hit marks its entry. To evict, a pointer moves around the
+//! entries, clears their marks, and evicts the first entry without a mark. Keys are normalized
+//! paths of existing files, so clients cannot choose keys to make the hash slow.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::prebuilt::PrebuiltResponses;
 use crate::counters::Counters;
 use perpacket_http::coding::Coding;
 
-/// The budget divided by this is the memory for prebuilt responses, beside the budget itself.
+/// Prebuilt responses may use the budget divided by this, in addition to the budget.
 const PREBUILT_SHARE: u64 = 16;
 
-/// Most descriptors that entries have open.
+/// Maximum number of files that entries keep open.
 const OPEN_FILES: usize = 256;
 
 /// The number of codings. Each has its own map.

@@ -33,7 +33,8 @@ pub struct Entry {
     pub coding: Coding,
     /// Codings of the compressed files beside it.
     pub siblings: CodingSet,
-    /// When it was last compared with the file on disk, in milliseconds of the worker's clock.
+    /// When the entry was last compared with the file on disk, in milliseconds of the worker's
+    /// clock.
     pub checked_ms: AtomicU64,
 }
 
@@ -46,7 +47,7 @@ pub enum Body {
     File(Arc<OwnedFd>),
 }
 
-/// Why a file cannot be served.
+/// The reason why a file cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileError {
     /// It does not exist, or is outside the root.
@@ -80,7 +81,7 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// Attempts to read a file that changes while it is read.
+/// Attempts to read a file that another process changes meanwhile.
 const TRIES: usize = 3;
 
 /// The file that is served for a folder.
@@ -179,7 +180,7 @@ impl Entry {
     /// Writes the fields that 200, 206 and 304 have in common.
     ///
     /// # Errors
-    /// Never: the writer is memory.
+    /// No error: writing to memory does not fail.
     pub fn write_validators(&self, head: &mut Vec<u8>) -> io::Result<()> {
         head.extend_from_slice(b"Last-Modified: ");
         head.extend_from_slice(&date::format_date(self.modified_s));
@@ -201,7 +202,7 @@ impl Entry {
         same && (self.coding != Coding::Identity || siblings_of(root, path) == self.siblings)
     }
 
-    /// Memory that it uses in the cache, in bytes: content, head, and the entry itself.
+    /// Memory that the entry uses in the cache, in bytes: content, head, and the entry itself.
     pub fn memory_bytes(&self) -> u64 {
         let body_bytes = match &self.body {
             Body::Memory(content) => content.len() as u64,
@@ -223,11 +224,11 @@ fn siblings_of(root: &Root, path: &[u8]) -> CodingSet {
         .fold(CodingSet::default(), CodingSet::with)
 }
 
-/// The content of a file with the length that it had when it was opened. A file that grows, such as a
-/// log, is served up to that length.
+/// The content of a file, up to the length that the file had when it was opened. A growing file,
+/// such as a log, is served up to that length.
 ///
-/// `None` if it became shorter, has no length (procfs), or was overwritten while it was read. The
-/// last attempt accepts an overwritten file.
+/// `None` if the file became shorter, has no length (procfs), or was overwritten while it was read.
+/// The last attempt accepts an overwritten file.
 fn read_whole(
     file: &File,
     version: FileVersion,

@@ -1,4 +1,4 @@
-//! Helper threads read files that are not in memory, so that a loop never waits for a disk.
+//! Helper threads read files that are not in memory, so that an event loop never waits for a disk.
 //!
 //! This is the asymmetric part of Flash's architecture (AMPED). A loop sends a job and continues. The
 //! helper thread appends the result to the loop's [`JobResults`] and wakes it.
@@ -17,10 +17,10 @@ use crate::routes::cgi::CgiRequest;
 use crate::site::Site;
 use perpacket_http::coding::Coding;
 
-/// Number of helper threads: a disk is fastest with a few requests at a time.
+/// Number of helper threads. A disk is fastest with a few requests at a time.
 pub const HELPER_THREADS: usize = 4;
 
-/// Most jobs in the queue. Further requests get a 503.
+/// Maximum number of jobs in the queue. When it is full, requests get a 503.
 const QUEUE: usize = 16_384;
 
 /// Work for a helper thread.
@@ -58,7 +58,7 @@ pub enum JobResult {
         /// The entry.
         result: Result<Arc<Entry>, FileError>,
     },
-    /// The part is in the page cache, or the disk failed; then sending fails too.
+    /// The part is in the page cache, or the disk failed. If the disk failed, sending fails too.
     Warmed,
     /// The output of a CGI program; `None` if it failed.
     Page(Option<Vec<u8>>),
@@ -90,13 +90,14 @@ impl JobResults {
 
     /// Wakes the loop.
     pub fn wake(&self) {
-        // It fails only if the count is near 2^64, and then the descriptor is readable already.
+        // The write fails only if the count is near 2^64, and then the descriptor is readable
+        // already.
         let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
     }
 
     /// Removes and returns all results, with the tokens of their jobs.
     pub fn drain(&self) -> Vec<(u64, JobResult)> {
-        // It fails if nothing was written, and then there are no results.
+        // The read fails if nothing was written, and then there are no results.
         let _ = rustix::io::read(&self.wakeup, &mut [0u8; 8]);
         std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -136,7 +137,7 @@ pub struct JobSender {
 }
 
 impl HelperThreads {
-    /// Starts the threads. Their counters start at `first_slot` of the site's.
+    /// Starts the threads. Their counters are those of the site from `first_slot` on.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -164,7 +165,7 @@ impl HelperThreads {
     /// Stops the threads after their current jobs, and waits for them.
     pub fn stop(self) {
         self.queue.stop.store(true, Ordering::Relaxed);
-        // While the lock is free, no thread is between checking the flag and waiting.
+        // Lock the queue once, so that no thread is between its check of the flag and its wait.
         drop(self.queue.jobs.lock());
         self.queue.filled.notify_all();
         for thread in self.threads {
@@ -174,7 +175,7 @@ impl HelperThreads {
 }
 
 impl JobSender {
-    /// Sends a job, whose result arrives with `token`; `false` if the queue is full.
+    /// Sends a job. Its result arrives with `token`. Returns `false` if the queue is full.
     #[must_use]
     pub fn send(&self, token: u64, job: Job) -> bool {
         let mut jobs = self

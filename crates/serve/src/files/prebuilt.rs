@@ -1,21 +1,22 @@
 //! Whole responses with files that clients request many times within the same second.
 //!
-//! Two responses to plain requests for a file differ only in their date. A response that is requested
-//! often is therefore built once a second, head and body in one piece, and sent by reference: nothing
-//! is formatted, and the kernel has no pieces to gather.
+//! Two responses to plain requests for a file differ only in their date. Therefore, if a response
+//! is requested often, the server builds it once a second, with head and body in one piece, and
+//! sends it by reference. This saves the formatting, and the kernel gathers no pieces.
 
 use std::sync::{Arc, Weak};
 
 use crate::files::content::Content;
 use crate::files::entry::{Body, Entry};
 
-/// Most files with a prebuilt response at a time.
+/// Maximum number of files with a prebuilt response at a time.
 const SLOTS: u64 = 64;
 
-/// From this many requests in a second on, copying the body once saves time.
+/// With this many requests or more in a second, copying the body once saves time.
 const THRESHOLD: u32 = 8;
 
-/// Largest body of a prebuilt response, in bytes. The cost of a head is small beside larger ones.
+/// Largest body of a prebuilt response, in bytes. With a larger body, the cost of a head is
+/// negligible.
 const LARGEST_BYTES: u64 = 1 << 16;
 
 /// The responses of the current second.
@@ -25,7 +26,7 @@ pub struct PrebuiltResponses {
     slots: Box<[Slot]>,
 }
 
-/// A slot belongs to the first file of a second that hashes to it.
+/// A slot for one file. In each second, it belongs to the first file that hashes to it.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     /// A weak reference: it reserves the entry's address, which is the key, but does not keep the
@@ -36,8 +37,8 @@ struct Slot {
 }
 
 impl PrebuiltResponses {
-    /// Responses whose bodies have at most `limit_bytes` together. Responses that are still being
-    /// sent are not counted.
+    /// Prebuilt responses whose bodies have at most `limit_bytes` in total. A response of an
+    /// earlier second that is still being sent is not counted.
     pub fn new(limit_bytes: u64) -> Self {
         let slots = (limit_bytes / LARGEST_BYTES).min(SLOTS);
         Self {
@@ -46,10 +47,11 @@ impl PrebuiltResponses {
         }
     }
 
-    /// Counts a request for a file; returns the response if the file is requested often enough.
+    /// Counts a request for a file. Returns the prebuilt response if the file is requested often
+    /// enough.
     ///
-    /// `write_head` writes a head after which the response is a whole number of cache lines, see
-    /// [`crate::files::content`].
+    /// `write_head` writes a head and pads it, so that the response is a whole number of cache
+    /// lines, see [`crate::files::content`].
     #[inline]
     pub fn response(
         &mut self,
@@ -92,7 +94,8 @@ impl Slot {
     }
 }
 
-/// Entries are some hundred bytes apart.
+/// A hash of an entry's address. Entries are at least a hundred bytes apart, so the lowest bits of
+/// their addresses carry no information.
 #[inline]
 fn hash(entry: &Arc<Entry>) -> usize {
     let address = Arc::as_ptr(entry).addr();
@@ -111,7 +114,7 @@ fn build(entry: &Entry, write_head: impl FnOnce(&mut Vec<u8>)) -> Option<Arc<Con
         bytes.extend_from_slice(body);
         Ok(())
     });
-    // Without memory for it, head and body are sent in two pieces.
+    // If memory is exhausted, head and body are sent in two pieces.
     response.ok().map(Arc::new)
 }
 
@@ -129,7 +132,7 @@ mod tests {
         Arc::new(Entry::load(&root, b"/a", Coding::Identity, 1 << 20).unwrap())
     }
 
-    /// The result of the last of `times` requests.
+    /// The result of the last of `times` requests for a file.
     fn requested(
         prebuilt: &mut PrebuiltResponses,
         entry: &Arc<Entry>,
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_in_the_same_slot_has_none_until_the_next_second() {
+    fn another_file_in_the_same_slot_has_no_response_until_the_next_second() {
         let mut prebuilt = PrebuiltResponses::new(LARGEST_BYTES);
         let (first, second) = (entry(3), entry(4));
         assert!(requested(&mut prebuilt, &first, 1, THRESHOLD).is_some());
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_prebuilt_is_gone_with_its_second_and_keeps_no_file() {
+    fn a_prebuilt_response_ends_with_its_second_and_keeps_no_file_in_memory() {
         let mut prebuilt = PrebuiltResponses::new(1 << 20);
         let (old, new) = (entry(5), entry(6));
         let response = requested(&mut prebuilt, &old, 1, THRESHOLD).unwrap();
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_there_is_none() {
+    fn without_memory_no_response_is_prebuilt() {
         assert!(requested(&mut PrebuiltResponses::new(0), &entry(3), 1, 2 * THRESHOLD).is_none());
     }
 }

@@ -1,8 +1,9 @@
 //! The root folder, and opening files beneath it.
 //!
 //! The kernel resolves a path with `openat2` and RESOLVE_BENEATH: neither `..` nor a symbolic link
-//! leads out of the root, even if a folder is moved at the same time. Without `openat2` (before Linux
-//! 5.6, or under a filter) each folder is opened in turn, and links are not followed.
+//! leads out of the root, even if a folder is moved at the same time. If the kernel has no
+//! `openat2` (before Linux 5.6) or a seccomp filter forbids it, [`Root`] opens each folder of the
+//! path in turn and follows no links.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,7 +55,7 @@ impl Root {
     /// Opens the folder.
     ///
     /// # Errors
-    /// It is missing, not a folder, or not readable.
+    /// The folder is missing, not a folder, or not readable.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
         let folder = openat(CWD, path, flags, Mode::empty())?;
@@ -70,10 +71,10 @@ impl Root {
         self.folder.as_fd()
     }
 
-    /// Opens a file for reading; `path` is relative and normalized.
+    /// Opens a file for reading. `path` must be relative and normalized.
     ///
     /// # Errors
-    /// Those of open(2). `EXDEV` or `ELOOP` for a path that leads out of the root.
+    /// The errors of open(2). `EXDEV` or `ELOOP` for a path that leads out of the root.
     pub fn open_file(&self, path: &[u8]) -> io::Result<OwnedFd> {
         Ok(self.resolve(path, READ)?)
     }
@@ -81,7 +82,7 @@ impl Root {
     /// The kind and version of a path, without opening it for reading.
     ///
     /// # Errors
-    /// Those of [`Self::open_file`].
+    /// The errors of [`Self::open_file`].
     pub fn stat(&self, path: &[u8]) -> io::Result<(FileKind, FileVersion)> {
         file_version(self.resolve(path, STAT)?)
     }
@@ -90,7 +91,7 @@ impl Root {
         let path = if path.is_empty() { b"." } else { path };
         if self.kernel_resolves {
             let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-            // EAGAIN: a folder was moved at the same time (openat2(2)); try again.
+            // With EAGAIN, a folder was moved at the same time (openat2(2)), so try again.
             for _ in 0..3 {
                 match openat2(&self.folder, path, flags, Mode::empty(), within) {
                     Err(Errno::AGAIN) => {}
@@ -102,7 +103,7 @@ impl Root {
         self.resolve_by_steps(path, flags)
     }
 
-    /// Without openat2: folder by folder, without following links.
+    /// Resolves a path without openat2: opens folder by folder and follows no links.
     fn resolve_by_steps(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut names = path.split(|&byte| byte == b'/').peekable();
         let mut folder: Option<OwnedFd> = None;
@@ -113,7 +114,7 @@ impl Root {
             let here = folder.as_ref().unwrap_or(&self.folder).as_fd();
             if names.peek().is_none() {
                 let file = openat(here, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
-                // O_PATH opens a link itself.
+                // With O_PATH, open(2) opens a link itself instead of following it.
                 let mode = fstat(&file)?.st_mode;
                 return match FileType::from_raw_mode(mode) {
                     FileType::Symlink => Err(Errno::LOOP),
@@ -130,7 +131,7 @@ impl Root {
 /// The kind and version of an open file.
 ///
 /// # Errors
-/// Those of fstat(2).
+/// The errors of fstat(2).
 pub fn file_version(file: impl AsFd) -> io::Result<(FileKind, FileVersion)> {
     let status = fstat(file)?;
     let kind = match FileType::from_raw_mode(status.st_mode) {

@@ -55,7 +55,7 @@ impl CgiRequest {
     }
 }
 
-/// Reads the program's output until it closes it.
+/// Reads the program's output until the program closes it.
 fn read_page(child: &mut Child, deadline: Instant) -> Option<Vec<u8>> {
     let mut output = child.stdout.take()?;
     let mut page = Vec::new();

@@ -1,4 +1,5 @@
-//! Computed routes: served only with `--routes`, and before a file of the same name.
+//! Computed routes. The server has them only with `--routes`. They come before a file of the same
+//! name.
 //!
 //! | path | response |
 //! |---|---|
@@ -17,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use perpacket_http::target::query_value;
 
-/// Most CPU time of one `/work` request, in microseconds.
+/// Longest CPU time of one `/work` request, in microseconds.
 const WORK_LIMIT_US: u64 = 10_000_000;
 
 /// Largest body of `/bytes`: 1 TiB.
@@ -32,7 +33,7 @@ pub enum Route<'a> {
     Bytes(u64),
     /// One of SPECweb99's operations.
     Specweb(specweb99::Operation<'a>),
-    /// The arguments are invalid; what was expected.
+    /// The arguments are invalid. Contains the expected form.
     Malformed(&'static str),
 }
 
@@ -66,27 +67,29 @@ pub fn number(text: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Fewest rounds between two reads of the clock, which are system calls.
+/// Minimum number of rounds between two reads of the clock. A read is a system call.
 const MIN_ROUNDS: f64 = 64.0;
 
-/// Share of the remaining time to use before the next read of the clock, while much remains.
+/// Fraction of the remaining time to use before the next read of the clock, if much time remains.
 const AIM: f64 = 0.95;
 
-/// A remaining time of up to this is used in one step, in nanoseconds.
+/// If at most this time remains, in nanoseconds, it is used in one step.
 const LAST_NS: f64 = 1000.0;
 
-/// Most growth of the estimated duration of a round between two reads of the clock.
-const MOST_GROWTH: f64 = 1.02;
+/// Largest factor by which the estimated duration of a round may grow between two reads of the
+/// clock.
+const MAX_GROWTH: f64 = 1.02;
 
 thread_local! {
-    /// The duration of a round of [`burn_cpu`] on this thread, as last measured.
+    /// Duration of a round of [`burn_cpu`] on this thread, from the last measurement.
     static ROUND_NS: Cell<f64> = const { Cell::new(1.0) };
 }
 
-/// Uses CPU time on this thread. Time in which the thread does not run does not count.
+/// Uses CPU time on this thread. Time in which the thread does not run is not counted.
 ///
-/// The cost must be user time, but the thread's clock is a system call. So it estimates the number of
-/// rounds from earlier ones and reads the clock only two or three times.
+/// The cost must be user time, but a read of the thread's clock is a system call. So the function
+/// estimates the number of rounds from earlier measurements and reads the clock only two or three
+/// times.
 pub fn burn_cpu(microseconds: u64) {
     let mut now_ns = thread_cpu_ns();
     let end_ns = now_ns + microseconds as f64 * 1000.0;
@@ -101,11 +104,12 @@ pub fn burn_cpu(microseconds: u64) {
         let rounds = (aim_ns / ROUND_NS.get()).max(MIN_ROUNDS);
         compute(rounds as u64);
         let then_ns = thread_cpu_ns();
-        // A coarse clock may not have advanced. A few rounds would measure the read itself. An
-        // interrupt makes a round seem long; without the limit, the loop would only read the clock.
+        // Ignore the measurement if a coarse clock has not advanced, or if so few rounds ran that
+        // it would be that of the read itself. An interrupt makes a round seem long. Without the
+        // limit on growth, the loop would then do little but read the clock.
         let measured_ns = (then_ns - now_ns) / rounds;
         if rounds > MIN_ROUNDS && measured_ns > 0.0 {
-            ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MOST_GROWTH));
+            ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MAX_GROWTH));
         }
         now_ns = then_ns;
     }

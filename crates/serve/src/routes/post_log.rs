@@ -1,9 +1,10 @@
 //! SPECweb99's POST log: one record of fixed length for each POST.
 //!
-//! The benchmark checks after a run that the log has a record of each POST. A record is one write to
-//! a file opened for appending. If the disk accepts only a part of it, the log is truncated again, so
-//! that later records do not follow the part. No other writer may append in between: a mutex excludes
-//! other threads, a record lock (fcntl(2), `F_SETLKW`) other processes.
+//! The benchmark checks after a run that the log has a record of each POST. A record is one write
+//! to a file opened for appending. If the disk accepts only a part of it, the log is truncated to
+//! its previous length, so that later records do not follow an incomplete one. No other writer may
+//! append in between: a mutex excludes other threads, and a record lock (fcntl(2), `F_SETLKW`)
+//! excludes other processes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -26,7 +27,7 @@ pub struct PostLog {
 }
 
 impl PostLog {
-    /// Opens or creates the log; returns it with its number of records.
+    /// Opens or creates the log. Returns the log and its number of records.
     ///
     /// # Errors
     /// The file cannot be opened, or it is not a POST log.
@@ -81,7 +82,7 @@ impl PostLog {
     }
 }
 
-/// Appends all of a record or nothing.
+/// Appends the whole record or nothing.
 fn append(file: &mut File, record: &[u8]) -> io::Result<()> {
     let before_bytes = file.metadata()?.len();
     let written = loop {

@@ -7,14 +7,15 @@
 //! | `POST /specweb99/post` with the body `dir=0&class=1&file=3&client=7` | appends a record to the POST log; a page around the file, and `Set-Cookie: my_cookie=N` with the record's number |
 //! | `GET /specweb99/cgi?file=/file_set/dir00000/class1_3` | the page of `get`, made by a program started for it |
 //!
-//! A page is HTML: server and client, the query, and the file between `<pre>` and `</pre>`. The file of
-//! an advertisement may contain the text [`AD_MARK`]. Each one is replaced with a link of the same length
-//! to the advertisement, as the benchmark requires for its classes 1 and 2.
+//! A page is HTML: server and client, the query, and the file between `<pre>` and `</pre>`. The
+//! file of an advertisement may contain the text [`AD_MARK`]. The server replaces each [`AD_MARK`]
+//! with a link of the same length to the advertisement, as the benchmark requires for its classes 1
+//! and 2.
 //!
-//! There are 360 advertisements: ten directories of 36 files. The next one depends on the user: the
-//! first from `last_ad + 1` on, cyclically, whose demographics share a bit with the user's. The
-//! benchmark reads the demographics from files. Here they are computed from the numbers, so that a
-//! client can check them: see [`demographics`].
+//! There are 360 advertisements: ten directories of 36 files. The next advertisement depends on the
+//! user. It is the first one from `last_ad + 1` on, cyclically, whose demographics have a bit in
+//! common with the user's. The benchmark reads the demographics from files. Here they are computed
+//! from the numbers, so that a client can check them: see [`demographics`].
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -67,9 +68,9 @@ impl<'a> Operation<'a> {
 pub struct FileName {
     /// Number of the directory.
     pub directory: u64,
-    /// 0 to 3.
+    /// The class, 0 to 3.
     pub class: u64,
-    /// 0 to 8.
+    /// The number in the class, 0 to 8.
     pub file: u64,
 }
 
@@ -110,7 +111,7 @@ impl FileName {
 /// The form in the body of a POST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// The file to answer with.
+    /// The file that the response contains.
     pub file: FileName,
     /// The client's number.
     pub client: u64,
@@ -128,7 +129,8 @@ impl Form {
     }
 }
 
-/// User and last advertisement of a `Cookie` field; by default user 0 and the last advertisement.
+/// The user and the last advertisement of a `Cookie` field. A missing user is 0, and a missing
+/// advertisement is the last one of all.
 #[must_use]
 pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
     let field = cookie.unwrap_or_default();
@@ -145,9 +147,9 @@ pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
     )
 }
 
-/// The demographics of a user, or of an advertisement's audience: at least one of 16 properties,
-/// and about a quarter of them. The bits are those of the number times 2^64 divided by the golden
-/// ratio (Fibonacci hashing), so that neighbours differ.
+/// The demographics of a user, or of an advertisement's audience: 16 properties, one a bit. At
+/// least one bit is set, and about a quarter of them on average. The bits are those of the number
+/// times 2^64 divided by the golden ratio (Fibonacci hashing), so that neighbouring numbers differ.
 #[must_use]
 pub fn demographics(number: u64) -> u16 {
     let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -155,7 +157,7 @@ pub fn demographics(number: u64) -> u16 {
     (high & low) | 1 << (mixed >> 60)
 }
 
-/// The advertisement that a user sees after `last`; `last + 1` if none matches.
+/// The advertisement that a user sees after `last`. It is `last + 1` if no advertisement matches.
 #[must_use]
 pub fn next_ad(user: u64, last: u64) -> u64 {
     let wanted = demographics(user);

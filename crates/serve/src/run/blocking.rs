@@ -26,10 +26,10 @@ const TICK: Duration = Duration::from_millis(500);
 /// Size of the input buffer, beside room for a partial head.
 const BUFFER_BYTES: usize = 16_384;
 
-/// Most reads of input to discard while lingering.
+/// Maximum number of reads of input to discard while lingering.
 const DISCARDED_READS: usize = 64;
 
-/// Makes a listener block, up to [`TICK`] at a time.
+/// Makes the calls on a listener block, each for at most [`TICK`].
 pub fn prepare(listener: &OwnedFd) -> Result<(), ServeError> {
     rustix::io::ioctl_fionbio(listener, false)
         .and_then(|()| set_socket_timeout(listener, Timeout::Recv, Some(TICK)))
@@ -71,7 +71,7 @@ pub fn run(
                     std::thread::sleep(TICK);
                 }
             }
-            // No connection within a tick, or the client has closed already.
+            // No connection arrived within a tick, or the client has closed its connection already.
             Err(_) => {}
         }
     }
@@ -144,7 +144,8 @@ impl Blocking<'_> {
                         break;
                     }
                     BatchEnd::OutputFull => {}
-                    // Only workers with helper threads return jobs, and only loops defer.
+                    // Only workers with helper threads return jobs, and only event loops defer
+                    // requests.
                     BatchEnd::NeedsJob(_) | BatchEnd::Deferred => return Ok(()),
                     BatchEnd::Close(is_sending) => {
                         return self.finish(socket, &mut tls, is_sending);
@@ -164,7 +165,7 @@ impl Blocking<'_> {
         let idle_deadline_ms = self.worker.clock.now_ms + self.idle_ms;
         let deadline_ms = request_deadline_ms.unwrap_or(idle_deadline_ms);
         loop {
-            // Check before each read: a client that sends single bytes is slow too.
+            // Check before each read, because a client that sends single bytes is slow too.
             if self.worker.clock.now_ms >= deadline_ms {
                 self.worker.counters().timed_out.add(1);
                 if request_deadline_ms.is_some() && tls.is_none() {

@@ -1,4 +1,4 @@
-//! A connection of a loop: its state, and what it waits for until when.
+//! A connection of a loop: its state, the event that it waits for, and its deadline.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use crate::http_state::HttpState;
 use crate::send_queue::SendQueue;
 use perpacket_linux::uring::{Multishot, Registered, Target};
 
-/// What a connection waits for. Each has its own time-out.
+/// The event that a connection waits for. Each has its own time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// The first byte of the next request.
@@ -18,9 +18,9 @@ pub enum Waiting {
     Request,
     /// The client, to read the response.
     Sending,
-    /// A helper thread. No time-out: the client is not the cause.
+    /// A helper thread. There is no time-out, because the client does not cause the delay.
     Helper,
-    /// The client, to close. The last response is sent; further input is discarded.
+    /// The client's close. The last response has been sent, and further input is discarded.
     Lingering,
 }
 
@@ -31,13 +31,13 @@ pub struct Connection {
     pub socket: OwnedFd,
     /// The state of HTTP.
     pub http: HttpState,
-    /// Unanswered input: a part of a request, or waiting requests.
+    /// Input without a response: a part of a request, or whole requests that wait.
     pub input: Vec<u8>,
-    /// Responses that are not sent completely.
+    /// Responses that have not been sent completely.
     pub out: Option<Box<SendQueue>>,
     /// The TLS session, if the server uses TLS.
     pub tls: Option<Box<TlsSession>>,
-    /// What it waits for.
+    /// The event that the connection waits for.
     pub waiting: Waiting,
     /// When the time-out ends, in milliseconds of the worker's clock.
     pub deadline_ms: u64,
@@ -49,12 +49,12 @@ pub struct Connection {
     pub has_requests: bool,
     /// The next request may take long, so other connections come first.
     pub is_deferred: bool,
-    /// The loop has it in its queue of deferred connections.
+    /// The connection is in the loop's queue of deferred connections.
     pub is_queued: bool,
-    /// The client has shut down its side.
+    /// The client has shut down its sending side.
     pub is_half_closed: bool,
-    /// `Some` if the connection closes after the output is sent; true if the client may still be
-    /// sending.
+    /// `Some` if the connection closes after the output is sent. The value is true if the client
+    /// may still be sending.
     pub ending: Option<bool>,
     /// The job for a helper thread after the output is sent.
     pub job: Option<Box<Job>>,
@@ -66,12 +66,12 @@ pub struct Connection {
     pub operations: PendingOperations,
 }
 
-/// How many bytes a client has acknowledged, and since when this number has not grown.
+/// The bytes that a client has acknowledged, and the time of the last increase.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Since the connection was opened.
+    /// Bytes acknowledged since the connection was opened.
     pub acknowledged_bytes: u64,
-    /// In milliseconds of the worker's clock.
+    /// Time of the last increase, in milliseconds of the worker's clock.
     pub since_ms: u64,
 }
 
@@ -89,12 +89,12 @@ pub struct PendingOperations {
 /// The receive operation of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Receiving {
-    /// None.
+    /// No receive is under way.
     #[default]
     Idle,
-    /// It completes once.
+    /// A receive that completes once.
     Single,
-    /// It completes each time bytes arrive.
+    /// A receive that completes each time bytes arrive.
     Multishot(Multishot),
 }
 
@@ -123,7 +123,8 @@ impl Connection {
         }
     }
 
-    /// The socket for operations of an io_uring: by slot if it has one, which costs less.
+    /// The socket for operations of an io_uring. It is a slot of the ring's table if the connection
+    /// has one, because a slot costs less than a descriptor.
     #[inline]
     pub fn target(&self) -> Target<'_> {
         match self.registered {
@@ -132,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Whether its next request can be answered now: no response, job or close comes first.
+    /// Whether the next request can be answered now: no response, job or close must come first.
     pub fn is_free(&self) -> bool {
         self.out.is_none()
             && self.job.is_none()
@@ -143,8 +144,8 @@ impl Connection {
     }
 }
 
-/// Connections by token: a slot number and a generation. The slot of a closed connection is reused
-/// with another generation, so that a late event of the closed one finds nothing.
+/// Connections by token. A token is a slot number and a generation. When a slot is reused, its
+/// generation changes, so that a late event of a closed connection finds nothing.
 #[derive(Debug, Default)]
 pub struct Connections {
     slots: Vec<(u32, Option<Connection>)>,
@@ -152,7 +153,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Adds a connection; returns its token.
+    /// Adds a connection. Returns its token.
     pub fn insert(&mut self, connection: Connection) -> u64 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -163,7 +164,7 @@ impl Connections {
         u64::from(slot.0) << 32 | u64::from(number)
     }
 
-    /// The connection of a token; `None` if it is closed.
+    /// The connection of a token; `None` if the connection is closed.
     #[inline]
     pub fn get(&mut self, token: u64) -> Option<&mut Connection> {
         let (generation, connection) = self.slots.get_mut(token as u32 as usize)?;

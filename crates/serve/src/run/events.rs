@@ -3,12 +3,12 @@
 //! A request on an open connection costs three system calls: wait, read, send. Connections are
 //! registered once, edge-triggered, for reading and writing. A loop serves all ready connections
 //! together, in three steps: it reads the requests and answers those whose files are cached, then
-//! sends, then answers the others. So the kernel's receive code runs for all connections before its
-//! send code, from the processor's nearest cache, and a long response does not delay a short one. A
-//! loop that is faster than its clients finds only one or two ready each time it wakes, and each
-//! time pays for a wait and often for a wakeup. With `--coalesce` it waits for more of them.
-//! [`super::handler`] has the steps for a ready connection, this file the events, the accepts and
-//! the time-outs.
+//! sends, then answers the others. So the kernel runs its receive code for all connections and then
+//! its send code for all, each from the processor's nearest cache. A long response does not delay a
+//! short one. A loop that is faster than its clients finds only one or two ready connections each
+//! time it wakes, and each time pays for a wait and often for a wakeup. With `--coalesce` it waits
+//! until more are ready. [`super::handler`] has the steps for a ready connection. This file has the
+//! events, the accepts and the time-outs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,10 +36,11 @@ use crate::worker::Worker;
 const LISTENER: u64 = u64::MAX;
 const WAKEUP: u64 = u64::MAX - 1;
 
-/// Most events of one wait.
+/// Maximum number of events of one wait.
 const EVENTS: usize = 256;
 
-/// Most connections accepted for one event of the listener. More would delay the open connections.
+/// Maximum number of connections accepted for one event of the listener. More would delay the open
+/// connections.
 const ACCEPTS: usize = 64;
 
 /// Pause in accepting, in milliseconds, when no descriptor is free even to reject a connection.
@@ -51,11 +52,11 @@ const COALESCE_BELOW: usize = 32;
 /// With fewer open connections, a loop does not wait for more ready clients: too few would come.
 const COALESCE_CONNECTIONS: usize = 2 * COALESCE_BELOW;
 
-/// How late the kernel may wake a loop from such a wait, in nanoseconds. The default of 50
+/// Maximum delay of the kernel in waking a loop from such a wait, in nanoseconds. The default of 50
 /// microseconds is too coarse (prctl(2), PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
-/// No wait.
+/// A time-out of zero: epoll_wait returns at once.
 const NO_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
@@ -112,7 +113,7 @@ pub fn run(
         if let Some(time) =
             coalesce.filter(|_| few && this.connections.len() >= COALESCE_CONNECTIONS)
         {
-            // A signal may end the wait early, which does no harm.
+            // A signal may end the wait early, which is harmless.
             let _ = nanosleep(&time);
             this.wait(&mut events, Some(&NO_WAIT))?;
         }
@@ -185,7 +186,7 @@ impl Loop<'_> {
             None => self.handler.next_deadline_ms,
         };
         let left_ms = until_ms.saturating_sub(self.handler.worker.clock.now_ms);
-        // The coarse clock may be a tick late. Without the addition the loop would wait twice.
+        // The coarse clock may be a tick late. Without the added time the loop would wait twice.
         let left_ms = left_ms.min(3_600_000) as i64 + 10;
         Some(Timespec {
             tv_sec: left_ms / 1000,
@@ -204,8 +205,8 @@ impl Loop<'_> {
         }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
             connection.is_readable = true;
-            // The end of input may share its edge with the last bytes: after a short read there is
-            // still the end to read.
+            // The last bytes and the end of input may come with one edge. So after a short read,
+            // read once more to find the end.
             connection.is_half_closed |= flags.contains(EventFlags::RDHUP);
         }
         if self.handler.read_and_answer(connection) == ConnectionStatus::Closed {
@@ -280,7 +281,8 @@ impl Loop<'_> {
                     }
                     self.handler.worker.counters().shed.add(1);
                 }
-                // The client has closed already, or the network reported an error for it.
+                // The client has closed its connection already, or the network reported an error
+                // for it.
                 Err(_) => {}
             }
         }

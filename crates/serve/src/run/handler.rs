@@ -1,5 +1,5 @@
-//! The steps of both kinds of loop for a ready connection: send, answer and read, until one of them
-//! has to wait. Responses stay in the connection's queue until its next step, so that a loop first
+//! The steps of both kinds of loop for a ready connection: send, answer and read, until a step has
+//! to wait. Responses stay in the connection's queue until its next step, so that a loop first
 //! reads the requests of all connections.
 //!
 //! Bytes are read into one buffer of the loop and answered there. A connection has memory of its own
@@ -22,22 +22,22 @@ use perpacket_linux::tcp::TcpInfo;
 /// Smallest buffer of the loop, in bytes: room for many pipelined requests.
 const BUFFER_BYTES: usize = 65_536;
 
-/// How often a loop looks at the progress of a client within the time-out of requests.
+/// How often a loop checks the progress of a client within the time-out of requests.
 const PROGRESS_CHECKS: u64 = 4;
 
 /// How long a connection lingers, in milliseconds.
 const LINGER_MS: u64 = 2000;
 
-/// Reads of input to discard before other connections are served.
+/// Maximum number of reads of discarded input before other connections are served.
 const DISCARDED_READS: usize = 16;
 
-/// Send queues kept for reuse: as many as events that a loop handles at a time.
+/// Number of unused send queues that a loop stores: one for each event that it handles at a time.
 const SPARES: usize = 256;
 
-/// How long a loop answers deferred requests before it looks for other clients.
+/// How long a loop answers deferred requests before it checks for events of other clients.
 pub const DEFERRED_TIME: Duration = Duration::from_millis(4);
 
-/// What a loop does with a connection next.
+/// The next action of a loop for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionStatus {
     /// Wait for an event.
@@ -86,7 +86,7 @@ impl ConnectionHandler {
         }
     }
 
-    /// Sends, answers and reads for a connection until it has to wait.
+    /// Sends, answers and reads for a connection until a step has to wait.
     #[inline]
     pub fn advance(&mut self, connection: &mut Connection, token: u64) -> ConnectionStatus {
         let mut was_answered = false;
@@ -122,7 +122,7 @@ impl ConnectionHandler {
         }
     }
 
-    /// Passes the result of a job to its connection; `false` if the connection is closed.
+    /// Passes the result of a job to its connection. Returns `false` if the connection is closed.
     pub fn apply_job_result(
         &mut self,
         connections: &mut Connections,
@@ -150,7 +150,7 @@ impl ConnectionHandler {
             let Some(connection) = connections.get(token) else {
                 return false;
             };
-            // Its next request waits for this loop, not for its client.
+            // The connection's next request waits for this loop, not for its client.
             if connection.is_deferred
                 || (connection.waiting == Waiting::Sending && self.has_progress(connection))
             {
@@ -194,11 +194,11 @@ impl ConnectionHandler {
         );
     }
 
-    /// Whether a client still acknowledges bytes of a response; if so, sets the next deadline.
+    /// Whether a client still acknowledges bytes of a response. If so, sets the next deadline.
     ///
-    /// The bytes that [`Self::send`] wrote are no measure of progress: the kernel reports a socket
-    /// as writable only when a third of its send buffer of up to 4 MiB is free, and a slow client
-    /// needs a minute to free that.
+    /// The bytes that [`Self::send`] wrote are no measure of progress. The kernel reports a socket
+    /// as writable only when a third of its send buffer of up to 4 MiB is free. A slow client may
+    /// need a minute to free that much.
     fn has_progress(&mut self, connection: &mut Connection) -> bool {
         let Ok(info) = TcpInfo::of(&connection.socket) else {
             return false;
@@ -225,7 +225,7 @@ impl ConnectionHandler {
         true
     }
 
-    /// Keeps a send queue for reuse.
+    /// Stores a send queue for reuse.
     pub fn recycle(&mut self, mut out: Box<SendQueue>) {
         if self.spares.len() < SPARES {
             out.trim();
@@ -239,7 +239,7 @@ impl ConnectionHandler {
         self.next_deadline_ms = self.next_deadline_ms.min(connection.deadline_ms);
     }
 
-    /// Sends the connection's output; `Ok(true)` if all of it was sent.
+    /// Sends the connection's output. Returns `Ok(true)` if all of it was sent.
     fn send_queued(&mut self, connection: &mut Connection, token: u64) -> std::io::Result<bool> {
         if connection.waiting == Waiting::Helper {
             return Ok(false);
@@ -251,7 +251,7 @@ impl ConnectionHandler {
             let left_bytes = out.left_bytes();
             match self.send(connection, &mut out)? {
                 SendStatus::Complete => {
-                    // The deadline of a request that has begun stays.
+                    // A request that has begun keeps its deadline.
                     if connection.waiting == Waiting::Sending {
                         connection.waiting = Waiting::Idle;
                     }
@@ -306,7 +306,8 @@ impl ConnectionHandler {
         }
     }
 
-    /// Passes a job to the helper threads; `false` if their queue is full and the output is a 503.
+    /// Passes a job to the helper threads. Returns `false` if their queue is full; the output is
+    /// then a 503.
     pub fn send_job(&mut self, connection: &mut Connection, token: u64, job: Job) -> bool {
         if self.jobs.as_ref().is_some_and(|jobs| jobs.send(token, job)) {
             connection.waiting = Waiting::Helper;
@@ -322,8 +323,8 @@ impl ConnectionHandler {
         false
     }
 
-    /// Reads and answers, if the connection waits for nothing else. [`Self::advance`] sends, and does
-    /// all of TLS, because handshakes take long.
+    /// Reads and answers, if the connection waits for nothing else. [`Self::advance`] sends. It
+    /// also does all work of TLS connections, because handshakes take long.
     #[inline]
     pub fn read_and_answer(&mut self, connection: &mut Connection) -> ConnectionStatus {
         let is_ready = connection.is_readable
@@ -362,7 +363,7 @@ impl ConnectionHandler {
         ConnectionStatus::Open
     }
 
-    /// Appends input to the buffer; returns the number of bytes, 0 if there are none.
+    /// Appends input to the buffer. Returns the number of bytes, or 0 if none have arrived.
     fn receive(&mut self, connection: &mut Connection) -> Result<usize, Errno> {
         let room = self.buffer.capacity() - self.buffer.len();
         let spare = spare_capacity(&mut self.buffer);
@@ -373,7 +374,7 @@ impl ConnectionHandler {
                 Ok(0)
             }
             Ok((_, bytes)) => {
-                // A short read has emptied the socket. More bytes trigger the next edge.
+                // After a short read the socket is empty. More bytes trigger the next edge.
                 connection.is_readable = bytes == room || connection.is_half_closed;
                 Ok(bytes)
             }
@@ -427,7 +428,8 @@ impl ConnectionHandler {
         }
     }
 
-    /// Answers; returns how many bytes of the input were consumed. The output stays with the connection.
+    /// Answers requests. Returns how many bytes of the input were consumed. The output stays with
+    /// the connection.
     #[inline]
     pub fn answer(&mut self, connection: &mut Connection, input: &[u8]) -> usize {
         let before = connection.http.answered;
@@ -497,7 +499,8 @@ impl ConnectionHandler {
         self.discard_input(connection)
     }
 
-    /// Shuts down the sending side and waits for the client to close; `false` if it has.
+    /// Shuts down the sending side and waits for the client to close. Returns `false` if the client
+    /// has closed already.
     pub fn linger(&mut self, connection: &mut Connection) -> bool {
         if shutdown(&connection.socket, Shutdown::Write).is_err() {
             return false;
@@ -508,8 +511,8 @@ impl ConnectionHandler {
         true
     }
 
-    /// Reads and discards input. Closing a socket with unread bytes resets the connection, and the client
-    /// would lose the response (RFC 9112, section 9.6).
+    /// Reads and discards input. Closing a socket with unread bytes resets the connection, and the
+    /// client would lose the response (RFC 9112, section 9.6).
     fn discard_input(&mut self, connection: &mut Connection) -> ConnectionStatus {
         for _ in 0..DISCARDED_READS {
             if !connection.is_readable {

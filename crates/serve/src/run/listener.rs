@@ -11,16 +11,18 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::error::ServeError;
 use crate::settings::Settings;
 
-/// Connections that may wait for an accept. The kernel limits it to `net.core.somaxconn`.
+/// Maximum number of connections that wait for an accept. The kernel limits it to
+/// `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// `count` listening sockets at one address. The kernel distributes the clients among them.
+/// Opens `count` listening sockets at one address. The kernel distributes the clients among them.
 pub fn listen(settings: &Settings, count: usize) -> Result<(Vec<OwnedFd>, SocketAddr), ServeError> {
     let fault = |source| ServeError::Listen {
         address: settings.listen.to_string(),
         source,
     };
-    // First without SO_REUSEPORT: with it, another process of this user could already have the port.
+    // Bind once without SO_REUSEPORT to detect a port in use. With SO_REUSEPORT, the port could
+    // already belong to another process of this user.
     let first = bind(settings.listen, false).map_err(fault)?;
     let address = first
         .local_addr()
@@ -47,13 +49,14 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
-    // Connections inherit the option. Responses are complete when they are sent.
+    // Connections inherit the option. The server sends whole responses, so Nagle's algorithm would
+    // only delay them.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// Accepts a connection; returns it with the client's address.
+/// Accepts a connection. Returns it and the client's address.
 pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, IpAddr), Errno> {
     let (socket, address) = acceptfrom_with(listener, flags | SocketFlags::CLOEXEC)?;
     let peer = address
@@ -72,7 +75,8 @@ impl ReserveDescriptor {
         Self(open_descriptor())
     }
 
-    /// Accepts the next client with the reserved descriptor and rejects it; `false` if that fails.
+    /// Accepts the next client with the reserved descriptor and rejects it. Returns `false` if that
+    /// fails.
     pub fn reject_next(&mut self, listener: BorrowedFd<'_>, response: &[u8]) -> bool {
         drop(self.0.take());
         let accepted = accept(listener, SocketFlags::NONBLOCK);
@@ -99,7 +103,7 @@ pub fn has_unread_bytes(socket: &OwnedFd) -> bool {
     ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Sends a response to a client whose connection is closed next: as much as the socket accepts.
+/// Sends as much of a response as the socket accepts. The caller then closes the connection.
 ///
 /// Reads input first: closing a socket with unread bytes resets the connection, and the client would
 /// lose the response.

@@ -1,4 +1,5 @@
-//! The architectures: how they wait for bytes. [`crate::worker`] answers requests.
+//! The architectures of the server. They differ in how they wait for bytes. [`crate::worker`]
+//! answers requests.
 
 mod blocking;
 mod connection;
@@ -31,7 +32,7 @@ use crate::settings::{Architecture, Settings};
 use crate::site::Site;
 use crate::worker::Worker;
 
-/// Descriptors for files, listeners and polling, which connections may not use.
+/// Descriptors reserved for files, listeners and polling. Connections may not use them.
 const RESERVED_DESCRIPTORS: u64 = 128;
 
 /// How often the stop flag is checked if no signal interrupts the wait.
@@ -237,7 +238,8 @@ fn wait() {
     }
 }
 
-/// Raises the limit of descriptors as far as possible; returns the number of connections it allows.
+/// Raises the limit of descriptors as far as possible. Returns the number of connections that the
+/// limit allows.
 fn connection_limit(settings: &Settings) -> Result<usize, ServeError> {
     let descriptors = descriptors::raise(u64::MAX);
     match settings.max_connections {

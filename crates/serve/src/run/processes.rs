@@ -1,8 +1,8 @@
 //! Preforked processes with one connection at a time each.
 //!
 //! They share the listener, and each has its own cache, as in Apache 1.3. A child has only the
-//! thread that forked. It uses no lock that another thread of the parent could have locked. A child
-//! that dies is replaced.
+//! thread that forked, so it must use no lock that another thread of the parent may have locked
+//! before the fork. A child that dies is replaced.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use rustix::process::{
 use super::{Server, blocking, pinning, wait};
 use crate::error::ServeError;
 
-/// Deaths of processes after which a run ends with an error.
+/// Number of processes that may die before a run ends with an error.
 const DEATHS: usize = 100;
 
 /// Forks the processes, and replaces those that die, until `stop`.
@@ -81,7 +81,8 @@ fn start(server: &Server, slot: usize, stop: &AtomicBool) -> io::Result<Pid> {
 /// Serves in a child process.
 fn serve(server: &Server, slot: usize, stop: &AtomicBool, parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    // The parent may have died before this child requested the signal of its death.
+    // The parent may have died before this child requested a signal at the parent's death from the
+    // kernel.
     if getppid() != Some(parent) {
         return Ok(());
     }

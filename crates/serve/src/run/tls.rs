@@ -14,13 +14,13 @@ use crate::error::ServeError;
 use crate::send_queue::{SendQueue, SendStatus};
 use crate::settings::TlsSettings;
 
-/// Most plain bytes that a session encrypts before it sends: four records.
+/// Plain bytes that a session encrypts before it sends: at most four records.
 const BUFFER_BYTES: usize = 65_536;
 
-/// Bytes read from a file at a time. sendfile cannot encrypt.
+/// Number of bytes to read from a file at a time. sendfile cannot encrypt, so files are read.
 const FILE_BYTES: usize = 16_384;
 
-/// Most slices of one writev.
+/// Maximum number of slices of one writev.
 const SLICES: usize = 32;
 
 /// Reads the certificate and the key.
@@ -60,8 +60,7 @@ pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError
 #[derive(Debug)]
 pub struct TlsSession {
     session: ServerConnection,
-    /// Bytes have arrived, but neither a complete record with plain bytes nor the end of the
-    /// handshake.
+    /// Bytes have arrived, but they complete neither a record with plain bytes nor the handshake.
     is_within_record: bool,
 }
 
@@ -84,8 +83,8 @@ impl TlsSession {
         self.session.is_handshaking() || self.is_within_record
     }
 
-    /// Decrypts bytes from the socket and appends the plain bytes to `plain`. The next [`Self::send`]
-    /// sends the session's own messages, also after an error.
+    /// Decrypts bytes from the socket and appends the plain bytes to `plain`. The session's own
+    /// messages are sent by the next [`Self::send`], also after an error.
     ///
     /// # Errors
     /// The bytes are not valid TLS for this session.
@@ -141,7 +140,7 @@ impl TlsSession {
         }
     }
 
-    /// Announces the end of the output.
+    /// Appends TLS's `close_notify` to the output, which announces the end of the output.
     pub fn end(&mut self) {
         self.session.send_close_notify();
     }

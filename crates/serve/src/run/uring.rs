@@ -1,4 +1,4 @@
-//! A loop around an io_uring per core: receives and sends are submitted and complete later.
+//! A loop around an io_uring per core. The loop submits receives and sends, which complete later.
 //!
 //! One system call submits and waits for the operations of all connections. A request that is not
 //! in the cache is answered after the responses to all others are submitted. A connection has at
@@ -28,17 +28,17 @@ use crate::send_queue::SendQueue;
 use crate::worker::Worker;
 use perpacket_linux::uring::{Completion, Ring};
 
-/// Longest wait, also when no connection has a deadline.
+/// Longest wait, used if no connection has a deadline.
 const LONG_WAIT: Duration = Duration::from_secs(3600);
 
 /// Pause in accepting, in milliseconds, when no descriptor is free even to reject a connection.
 const PAUSE_MS: u64 = 100;
 
-/// When this many bytes of requests wait on a connection, its multishot receive is stopped. The
-/// kernel may have received more bytes by then.
-const MOST_WAITING_BYTES: usize = 65_536;
+/// When a connection has this many bytes of waiting requests, its multishot receive is cancelled.
+/// The kernel may have received more bytes by then.
+const MAX_WAITING_BYTES: usize = 65_536;
 
-/// How many times the ending loop waits for operations under way, [`LAST_WAIT`] each time.
+/// How many times the loop waits for operations under way when it ends, [`LAST_WAIT`] each time.
 const LAST_WAITS: usize = 20;
 const LAST_WAIT: Duration = Duration::from_millis(20);
 
@@ -76,7 +76,7 @@ pub fn run(
     jobs: Option<JobSender>,
     halt: &AtomicBool,
 ) -> io::Result<()> {
-    // On a listener that does not block, the accept would complete at once with an error.
+    // If the listener did not block, the accept would complete at once with an error.
     rustix::io::ioctl_fionbio(listener, false)?;
     let mut this = Loop {
         handler: ConnectionHandler::new(worker, jobs),
@@ -157,7 +157,7 @@ impl Loop<'_> {
             _ => again_ms.min(self.handler.next_deadline_ms),
         };
         let left_ms = until_ms.saturating_sub(self.handler.worker.clock.now_ms);
-        // The coarse clock may be a tick late. Without the addition the loop would wait twice.
+        // The coarse clock may be a tick late. Without the added time the loop would wait twice.
         Duration::from_millis(left_ms.saturating_add(10)).min(LONG_WAIT)
     }
 
@@ -207,7 +207,7 @@ impl Loop<'_> {
         if !is_out {
             return;
         }
-        // The listener must not block now: the client may have closed.
+        // The accept must not block now, because the client may have closed its connection.
         let answer = self.handler.unavailable();
         let shed = rustix::io::ioctl_fionbio(self.listener, true).is_ok()
             && self.reserve.reject_next(self.listener.as_fd(), &answer);
@@ -227,7 +227,7 @@ impl Loop<'_> {
             connection.operations.receiving = Receiving::Idle;
         }
         match result {
-            // All buffers were in use (they are free again), or the receive was stopped.
+            // All buffers were in use and are free again, or the receive was cancelled.
             Err(error)
                 if matches!(
                     Errno::from_io_error(&error),
@@ -246,7 +246,7 @@ impl Loop<'_> {
                     connection.has_requests = true;
                 }
                 if let Receiving::Multishot(standing) = connection.operations.receiving
-                    && connection.input.len() > MOST_WAITING_BYTES
+                    && connection.input.len() > MAX_WAITING_BYTES
                 {
                     self.ring.stop(standing);
                 }
@@ -371,7 +371,8 @@ impl Loop<'_> {
             return;
         };
         if connection.operations.receiving != Receiving::Idle || connection.operations.is_sending {
-            // Completes both; fails if the peer has closed, which completes them too.
+            // A shutdown completes both operations. If it fails, the peer has closed the
+            // connection, which completes them too.
             let _ = shutdown(&connection.socket, Shutdown::Both);
             return;
         }
@@ -402,8 +403,9 @@ impl Loop<'_> {
     }
 }
 
-/// Arms a receive: a single one for the first request, a multishot receive with a slot for the
-/// later ones. These two cost more than they save on a connection with one request.
+/// Arms a receive. For the first request, this is a single receive. For later requests, it is a
+/// multishot receive on a slot of the ring's table. On a connection with one request, multishot and
+/// slot cost more than they save.
 fn receive(ring: &mut Ring<SendQueue>, token: u64, connection: &mut Connection) -> Receiving {
     if connection.http.answered == 0 {
         ring.receive(token, connection.target());

@@ -96,7 +96,7 @@ impl Worker {
         Handled::Done
     }
 
-    /// Uses the requested CPU time, or a part of it; `false` if some is left.
+    /// Uses the requested CPU time, or a part of it. Returns `false` if some time is left.
     ///
     /// A loop works in slices, so that other clients wait only for one slice.
     fn work(&self, microseconds: u64, http: &mut HttpState) -> bool {
@@ -115,10 +115,10 @@ impl Worker {
         true
     }
 
-    /// Appends the server's report. It counts neither as a request nor in bytes.
+    /// Appends the server's report. The report counts neither as a request nor in the bytes sent.
     pub(super) fn send_report(&self, request: &Request<'_>, out: &mut SendQueue) {
         let before_bytes = out.left_bytes();
-        // Serializing fails only for maps whose keys are not strings. A report has no such map.
+        // Serializing fails only for maps whose keys are not strings. The report has no such map.
         let mut body = serde_json::to_vec(&self.site.reporter.report()).unwrap_or_default();
         body.push(b'\n');
         let fields = Fields {
@@ -133,7 +133,7 @@ impl Worker {
         self.counters().bytes_sent.shift(-(bytes as i64));
     }
 
-    /// The file of a page; `Err` if there is none, or a job must read it first.
+    /// The file of a page. `Err` if the file does not exist, or if a job must read it first.
     fn page_file(
         &mut self,
         request: &Request<'_>,
@@ -150,7 +150,8 @@ impl Worker {
         }
     }
 
-    /// Appends a page around a file, with additional field lines and replaced parts of the file.
+    /// Appends a page around a file, with additional field lines. Some parts of the file are
+    /// replaced.
     fn send_page(
         &self,
         request: &Request<'_>,
@@ -200,7 +201,7 @@ impl Worker {
             self.send_error(request, Status::BadRequest, expected, out);
             return Handled::Done;
         };
-        // Finds the file first: once the record is written, the response must not fail.
+        // Find the file first, because the response must not fail once the record is written.
         let path = form.file.path();
         let entry = match self.page_file(request, path.as_bytes(), out) {
             Err(other) => return other,
@@ -260,8 +261,9 @@ impl Worker {
     }
 }
 
-/// The positions of the advertisement's link in a file. Files that are not in memory have none: the
-/// benchmark has links in its classes 1 and 2, of at most 92,160 bytes.
+/// The positions of the advertisement's links in a file. Files that are not in memory have none,
+/// because the benchmark has links only in its classes 1 and 2, whose files have at most 92,160
+/// bytes.
 fn ad_links(entry: &Entry, link: &str) -> Vec<(u64, String)> {
     match &entry.body {
         Body::File(_) => Vec::new(),

@@ -17,7 +17,7 @@ pub struct Fields<'a> {
     pub lines: &'a str,
 }
 
-/// The end of the last field line and of the head.
+/// The line end of the last field, and the empty line that ends the head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
 /// The content type of the server's own texts.
@@ -121,12 +121,12 @@ impl Worker {
     }
 }
 
-/// Writes the end of a head: the date, `Connection` if it differs from the version's default, and
-/// padding.
+/// Writes the end of a head: the date, `Connection` if it differs from the default of the HTTP
+/// version, and padding.
 ///
-/// The padding makes the head from `start` on and the body together a whole number of cache lines,
-/// see [`crate::files::content`]. White space after a field's value has no meaning (RFC 9112,
-/// section 5).
+/// The head begins at `start`. With the padding, head and body together are a whole number of cache
+/// lines, see [`crate::files::content`]. White space after a field's value has no meaning (RFC
+/// 9112, section 5).
 #[inline]
 pub fn end_head(
     clock: &Clock,

@@ -17,7 +17,7 @@ use perpacket_http::request::{Conditions, Method, Request};
 use perpacket_http::status::Status;
 use perpacket_http::target::{TargetError, normalize_path, origin_form, split_query};
 
-/// The path of the server's report. It is served with and without `--routes`.
+/// The path of the server's report. The server has this path with and without `--routes`.
 const REPORT: &[u8] = b"/.perpacket/report";
 
 impl Worker {
@@ -30,7 +30,7 @@ impl Worker {
         out: &mut SendQueue,
     ) -> Handled {
         let Some(target) = origin_form(request.target) else {
-            // `*` and a bare authority are for methods that are not implemented.
+            // Only methods that are not implemented use `*` or a bare authority.
             return self.reject_method(request, "GET, HEAD", out);
         };
         let (path, query) = split_query(target);
@@ -119,7 +119,7 @@ impl Worker {
         Handled::Done
     }
 
-    /// Redirects a request for a folder without a slash to the folder.
+    /// Redirects a request for a folder to the same path with a slash at its end.
     fn redirect_to_folder(
         &self,
         request: &Request<'_>,
@@ -174,7 +174,8 @@ impl Worker {
     #[inline]
     fn send_whole(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut SendQueue) {
         self.count(Status::Ok);
-        // After other responses, head and small body are appended to the same buffer instead.
+        // If other responses come first, the head and a small body are appended to their buffer
+        // instead.
         if out.is_empty() && is_plain(request) {
             let clock = &self.clock;
             let response = self.cache.with(|cache| {
@@ -258,7 +259,7 @@ impl Worker {
     }
 }
 
-/// Whether the response has the head that a prebuilt response has.
+/// Whether the response has the same head as a prebuilt response.
 fn is_plain(request: &Request<'_>) -> bool {
     request.method == Method::Get && request.keep_alive && request.minor_version == 1
 }
@@ -281,7 +282,7 @@ fn validators(entry: &Entry) -> String {
     String::from_utf8(lines).unwrap_or_default()
 }
 
-/// The status of the response if a condition excludes the file.
+/// The status of the response if a condition of the request excludes the file.
 fn check_conditions(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status> {
     if let Some(tags) = conditions.if_match {
         if !has_tag(tags, &entry.etag, false) {
@@ -299,7 +300,8 @@ fn check_conditions(conditions: &Conditions<'_>, entry: &Entry) -> Option<Status
     (entry.modified_s <= date).then_some(Status::NotModified)
 }
 
-/// Whether a list has an entity tag; with `weakly`, by weak comparison (RFC 9110, section 8.8.3.2).
+/// Whether a list contains an entity tag. With `weakly`, tags are compared by weak comparison (RFC
+/// 9110, section 8.8.3.2).
 fn has_tag(list: &[u8], tag: &str, weakly: bool) -> bool {
     list.split(|&byte| byte == b',').any(|item| {
         let item = item.trim_ascii();
@@ -311,7 +313,7 @@ fn has_tag(list: &[u8], tag: &str, weakly: bool) -> bool {
     })
 }
 
-/// Whether `Range` applies: without `If-Range`, or if the client has this version.
+/// Whether `Range` applies: the request has no `If-Range`, or the client has this version.
 fn range_applies(request: &Request<'_>, entry: &Entry) -> bool {
     match request.conditions.if_range {
         None => true,

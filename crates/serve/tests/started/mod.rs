@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use perpacket_serve::{Architecture, Report, Reporter, Server, Settings};
 
-/// Longest wait of a test, far beyond what it needs.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest wait of a test. It is far longer than any test needs.
+pub const WAIT_LIMIT: Duration = Duration::from_secs(600);
 
 /// A running server.
 pub struct Started {
@@ -89,15 +89,16 @@ impl Started {
     /// A client.
     pub fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+        stream.set_write_timeout(Some(WAIT_LIMIT)).unwrap();
         Client {
             stream,
             unread: Vec::new(),
         }
     }
 
-    /// A client that has already had a response. An io_uring then uses a multishot receive.
+    /// A client that has already received a response. The io_uring loop then uses a multishot
+    /// receive.
     pub fn connect_and_request(&self) -> Client {
         let mut client = self.connect();
         client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -105,26 +106,26 @@ impl Started {
         client
     }
 
-    /// A new client, and one that has already had a response.
+    /// A new client, and a client that has already received a response.
     pub fn both(&self) -> [Client; 2] {
         [self.connect(), self.connect_and_request()]
     }
 
-    /// One request on a new connection; the whole response.
+    /// Sends one request on a new connection. Returns the whole response.
     pub fn request(&self, request: &str) -> Answer {
         let mut client = self.connect();
         client.send(request);
         client.answer()
     }
 
-    /// One GET with further field lines.
+    /// Sends one GET with further field lines on a new connection.
     pub fn get(&self, target: &str, fields: &str) -> Answer {
         self.request(&format!(
             "GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n"
         ))
     }
 
-    /// Stops the server; returns its last report.
+    /// Stops the server. Returns its last report.
     pub fn finish(mut self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -132,7 +133,7 @@ impl Started {
 
     /// Waits for a report that fulfils a condition.
     pub fn until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
-        for _ in 0..PATIENCE.as_millis() / 10 {
+        for _ in 0..WAIT_LIMIT.as_millis() / 10 {
             let report = self.reporter.report();
             if wanted(&report) {
                 return report;
@@ -156,7 +157,7 @@ impl Drop for Started {
     }
 }
 
-/// Bytes that depend on their position.
+/// Bytes whose values depend on their position.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
 }
@@ -198,7 +199,7 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Reads one response; the body by its length.
+    /// Reads one response. The `Content-Length` determines the end of the body.
     pub fn answer(&mut self) -> Answer {
         self.answer_to("GET")
     }
@@ -238,7 +239,7 @@ impl Client {
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let came = self.more();
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         !came && self.unread.is_empty()
     }
 
@@ -247,7 +248,7 @@ impl Client {
         !self.more() && self.unread.is_empty()
     }
 
-    /// Everything until the connection closes or breaks.
+    /// All bytes until the connection closes or breaks.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.more() {}
         std::mem::take(&mut self.unread)
@@ -256,7 +257,7 @@ impl Client {
     fn more(&mut self) -> bool {
         let mut part = [0; 65_536];
         match self.stream.read(&mut part) {
-            // An io_uring that this thread has dropped interrupts it.
+            // An io_uring that this thread has dropped interrupts the read.
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => self.more(),
             Ok(0) | Err(_) => false,
             Ok(count) => {

@@ -55,7 +55,7 @@ pub fn shuffled(count: u32, seed: u64) -> Vec<u32> {
     numbers
 }
 
-/// Lines of a scattered structure that the calls of an operation access part by part.
+/// The lines of a scattered structure. Each call of an operation accesses the next part of them.
 #[derive(Debug)]
 pub struct InTurn {
     touch: Touch,
@@ -96,7 +96,7 @@ impl InTurn {
         &self.lines[range.start as usize..range.end as usize]
     }
 
-    /// The lines of the call with most.
+    /// The number of lines of the call that has most lines.
     pub fn most(&self) -> usize {
         self.lines.len().div_ceil(self.touch.every as usize)
     }

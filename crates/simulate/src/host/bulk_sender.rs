@@ -32,7 +32,7 @@ impl BulkSender {
         }
     }
 
-    /// Accepts a connection; the last one starts the sender.
+    /// Accepts a connection. The last one starts the sender.
     pub fn accept(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
         kernel.poll(id);
         kernel.accept();

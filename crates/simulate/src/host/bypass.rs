@@ -17,7 +17,7 @@ pub const MESSAGE_BYTES: u32 = 64;
 /// The driver's view of the NIC.
 pub struct Bypass {
     pub selection: Selection,
-    /// Most connections that the NIC accepts, as last reported.
+    /// Maximum number of connections that the NIC accepts, as last reported.
     pub soft_limit: u32,
     /// Connections that the driver counts on the NIC.
     on_nic: u32,

@@ -25,7 +25,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What was added since `before`.
+    /// The costs that were added since `before`.
     pub const fn since(&self, before: &Self) -> Self {
         Self {
             calls: self.calls - before.calls,
@@ -112,11 +112,11 @@ struct Arrays<A> {
     object: A,
 }
 
-/// Lines of one array that are touched in turn. Successive lines are never neighbours: they represent
-/// scattered data, for which a prefetch of the next line does not help.
+/// Lines of one array that are touched one after another. Successive lines are never neighbours,
+/// because they represent scattered data, for which a prefetch of the next line does not help.
 struct Rotating {
-    /// Physical lines in the order of their touches. The list has all of them twice, so that any
-    /// next lines are one slice.
+    /// Physical lines in the order of their touches. The list has all lines twice, so that any
+    /// sequence of next lines is one slice.
     order: Box<[Line]>,
     /// The number of lines.
     lines: usize,
@@ -172,7 +172,8 @@ struct Rotated {
     end: usize,
 }
 
-/// An operation, prepared: a list of its lines, for a single call of the memory.
+/// A prepared operation: a list of its lines, so that a single call of the memory accesses all of
+/// them.
 struct Plan {
     layer: Layer,
     instructions: u64,
@@ -221,7 +222,7 @@ impl Plan {
         }
     }
 
-    /// Lines of the call with most.
+    /// Number of lines of the call that has most lines.
     fn most(&self) -> usize {
         let shared = self.shared.iter().map(InTurn::most);
         let in_turn = self
@@ -235,11 +236,11 @@ impl Plan {
 /// The numbers of instances that a run needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
-    /// Most connections at a time, closing ones included.
+    /// Maximum number of connections at a time, closing ones included.
     pub connections: u32,
     /// Distinct files of the server.
     pub objects: u32,
-    /// Most buffers in the send queue of a connection.
+    /// Maximum number of buffers in the send queue of a connection.
     pub mbufs_per_connection: u32,
     /// Descriptors of each ring.
     pub ring: u32,
@@ -425,8 +426,8 @@ impl Cpu {
         cost.tlb_misses += front.tlb_misses;
     }
 
-    /// Charges the costs of every frame besides its layers: device registers, in the driver's
-    /// operation `driver`; the background; the profiler.
+    /// Charges the costs of every frame that belong to none of its layers: accesses to device
+    /// registers (charged to the driver's operation `driver`), the background, and the profiler.
     pub fn run_per_frame(&mut self, driver: Operation) {
         self.now += self.device_access_cycles;
         self.costs[driver as usize].cycles += self.device_access_cycles;

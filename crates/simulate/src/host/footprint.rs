@@ -43,6 +43,11 @@ impl Structure {
         matches!(self, Self::Shared | Self::Code)
     }
 
+    /// Whether the kernel has one for each connection, with fields that can be reordered.
+    const fn is_reordered(self) -> bool {
+        matches!(self, Self::File | Self::Socket | Self::Inpcb | Self::Tcpcb)
+    }
+
     /// Structures without instances: each touch uses the next lines in turn. The number is the index
     /// of the rotation.
     const fn rotation(self) -> Option<usize> {
@@ -164,9 +169,22 @@ pub struct Structures {
     pub process: u32,
     pub shared: u32,
     pub code: u32,
+    /// The share of a connection's lines that is touched: 1 as the fields are declared, less if fields
+    /// that are used together are adjacent.
+    pub field_share: f64,
 }
 
 impl Structures {
+    /// The lines `first..end` of a structure, or those that have the same fields after reordering.
+    fn reordered(&self, structure: Structure, first: u32, end: u32) -> Range<u32> {
+        if !structure.is_reordered() {
+            return first..end;
+        }
+        let first = (f64::from(first) * self.field_share).floor() as u32;
+        let end = (f64::from(end) * self.field_share).ceil() as u32;
+        first..end.max(first + 1)
+    }
+
     /// Lines of one instance.
     pub const fn lines(&self, structure: Structure) -> u32 {
         match structure {
@@ -210,6 +228,13 @@ impl Structures {
                     format!("expected 1 to {most} lines"),
                 ));
             }
+        }
+        if !(self.field_share > 0.0 && self.field_share <= 1.0) {
+            return Err(ConfigurationError::new(
+                "structures.field_share",
+                self.field_share,
+                "expected more than 0 and at most 1",
+            ));
         }
         for (name, value) in [
             ("structures.tx_mbufs", self.tx_mbufs),
@@ -320,10 +345,11 @@ fn parse_touch(
     if every == 0 || every > 1 && structure.rotation().is_some() {
         return Err(wrong(format!("`{name}` is not touched in parts")));
     }
+    let Range { start, end } = structures.reordered(structure, first, end);
     Ok(Touch {
         structure,
         rotation: structure.rotation(),
-        first,
+        first: start,
         end,
         every,
     })

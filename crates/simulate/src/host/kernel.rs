@@ -70,7 +70,7 @@ pub struct Kernel {
     events_per_poll: u32,
     /// Connections of the last poll that the server has not processed yet.
     polled: u32,
-    /// What is fetched before it is needed, if anything is.
+    /// The lines that are fetched before they are needed, if there are any.
     pub ahead: Option<Ahead>,
     /// Whether TCP's output costs something if it sends nothing.
     has_idle_output: bool,
@@ -272,7 +272,8 @@ impl Kernel {
         }
     }
 
-    /// The server's end is closed: frees its memory, and the policy learns how long it was.
+    /// Frees the memory of the server's end, which is closed, and reports the connection's length
+    /// to the policy.
     pub fn tear_down(&mut self, id: ConnectionId, context: &mut Context) {
         let socket = &mut self.sockets[id];
         if std::mem::replace(&mut socket.is_torn_down, true) {

@@ -72,7 +72,7 @@ impl Work for UserJob {
     }
 }
 
-/// A job and when it arrived.
+/// A job and its time of arrival.
 #[derive(Clone, Copy, Debug)]
 struct Since<J> {
     job: J,
@@ -112,8 +112,8 @@ pub struct Host {
     interrupts: Option<Interrupts>,
 }
 
-/// The interrupts for received frames. An interrupt comes for the first frame, but not sooner than
-/// `gap` after the last one; it announces all frames that have come until then.
+/// The interrupts for received frames. An interrupt occurs for the first frame, but not sooner than
+/// `gap` after the last interrupt. It announces all frames that have arrived by then.
 pub struct Interrupts {
     gap: Span,
     /// The earliest time of the next interrupt.

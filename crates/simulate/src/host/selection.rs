@@ -8,10 +8,11 @@
 //! - `lifetime` hands a connection off when it is longer than the threshold. With a heavy tail, a long
 //!   connection is likely to last. The threshold follows from the traffic; that of `threshold n` is
 //!   fixed.
-//! - `oracle` knows the future. A connection uses its place on the NIC for about as long as it has
-//!   requests. Its saving grows with its enqueues in that time, minus the cost of the handoff. So
-//!   the oracle hands off, at establishment, the connections that will enqueue most for each
-//!   request. No real system can do this: the oracle bounds what a better prediction could gain.
+//! - `oracle` knows the future. A connection is on the NIC for about as long as it has requests.
+//!   Its saving is proportional to its enqueues in that time, minus the cost of the handoff. So the
+//!   oracle hands off the connections that will enqueue most for each request, when they are
+//!   established. No real system can do this. The oracle shows the upper limit of what a better
+//!   prediction could gain.
 
 use perpacket_workload::PlannedRequest;
 
@@ -19,12 +20,13 @@ use crate::settings::SelectionPolicy;
 
 /// Classes of ranks, each an eighth of an octave.
 const CLASSES: usize = 8 * 24;
-/// Ended connections after which all counts halve, so that the policy follows the traffic.
+/// When this many connections have ended, all counts are halved, so that the policy follows the
+/// traffic.
 const MEMORY: u32 = 4096;
-/// Ended connections that a policy needs before it decides.
+/// Number of connections that must have ended before a policy decides.
 const ENOUGH: u32 = 64;
 
-/// Enqueues that save about what the handoff itself costs.
+/// Number of enqueues that save about as much as the handoff costs.
 const HANDOFF_ENQUEUES: u32 = 5;
 /// The oracle ranks by enqueues per request, in multiples of 1/`WORTH_PARTS`.
 const WORTH_PARTS: u32 = 16;
@@ -146,8 +148,8 @@ impl Selection {
         }
     }
 
-    /// Whether to offer a connection that has been established. `room_share` is the share of connections
-    /// that the NIC may run.
+    /// Whether to offer a connection that has been established. `room_share` is the share of
+    /// connections that the NIC may run.
     pub fn at_establishment(&mut self, future: Future, room_share: f64) -> bool {
         match self.policy {
             SelectionPolicy::Fcfs => true,

@@ -1,5 +1,6 @@
-//! The web server: an event loop that accepts, reads, finds the file, writes the header by copy,
-//! sends the file without a copy, keeps connections alive, and closes when the client does.
+//! The web server. Its event loop accepts connections, reads requests, finds the file, writes the
+//! header by copy and sends the file without a copy. It keeps a connection open until the client
+//! closes it.
 
 use super::footprint::Operation;
 use super::kernel::Kernel;

@@ -50,7 +50,7 @@ impl LoadControl {
         }
     }
 
-    /// Most connections the NIC accepts now.
+    /// Maximum number of connections that the NIC accepts now.
     #[must_use]
     pub const fn soft_limit(&self) -> u32 {
         self.soft_limit

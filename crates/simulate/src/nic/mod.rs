@@ -22,7 +22,7 @@ use offload::Offloaded;
 use tasks::{Task, TaskQueues, Waiting};
 use work::{Work, WorkCounts};
 
-/// What the NIC reports to the host about a connection; grows until the host reads it.
+/// The NIC's report to the host about a connection. The NIC adds to it until the host reads it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Message {
     pub acknowledged_bytes: u32,
@@ -36,8 +36,8 @@ pub struct Message {
 pub trait HostMemory {
     /// Writes a received frame.
     fn write_frame(&mut self, frame: Frame, context: &mut Context);
-    /// Adds to the connection's message; true if the host has read the last one, so that this
-    /// begins a new one.
+    /// Adds to the connection's message. Returns true if the host has read the last message, so
+    /// that this call begins a new one.
     fn write_message(&mut self, id: ConnectionId, add: impl FnOnce(&mut Message)) -> bool;
     /// Reads the state of a connection that is handed off.
     fn take_connection(&mut self, id: ConnectionId) -> Option<Box<TimedEndpoint>>;
@@ -98,8 +98,8 @@ pub struct Nic {
     passing: Option<Passing>,
     /// Packets that are being moved to or from the host's memory, in order.
     moving: VecDeque<Passing>,
-    /// `Some` if the host's frames pass the processor twice: the time of moving a frame. `None` if
-    /// they pass once; moving then needs no time.
+    /// The time of moving a frame, if the host's frames pass the processor twice. `None` if they
+    /// pass once and moving takes no time.
     staged: Option<Span>,
     send_ring_packets: usize,
     /// The host's frames that wait for room in the send ring.
@@ -167,7 +167,7 @@ impl Nic {
         self.tasks.length() as u32
     }
 
-    /// Most connections that the NIC accepts, and the state of load control.
+    /// Maximum number of connections that the NIC accepts, and the state of load control.
     pub fn soft_limit_and_state(&self) -> (u32, &'static str) {
         match &self.load_control {
             Some(control) => (control.soft_limit(), control.state().name()),
@@ -278,7 +278,7 @@ impl Nic {
         self.begin_next(host, context);
     }
 
-    /// The packet that has been moved for longest has arrived.
+    /// Handles the arrival of the packet that has been moved for the longest time.
     pub fn moved(&mut self, host: &mut impl HostMemory, context: &mut Context) {
         if let Some(passing) = self.moving.pop_front() {
             self.arrive(passing, host, context);

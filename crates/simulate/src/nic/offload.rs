@@ -74,7 +74,7 @@ impl Nic {
         }
     }
 
-    /// Sends the host a message, or adds to the one of this connection that it has not read.
+    /// Sends a message to the host, or adds to the unread message of this connection.
     fn message(
         &mut self,
         id: ConnectionId,

@@ -56,8 +56,8 @@ impl Work for Waiting {
     }
 }
 
-/// The queues. In arrival order all tasks are in one; in host-first order frames not yet looked up
-/// and frames to be sent are served before everything that concerns NIC connections.
+/// The queues. In arrival order, all tasks are in one queue. In host-first order, frames that were
+/// not looked up yet and frames to be sent are served before all work for NIC connections.
 #[derive(Debug)]
 pub struct TaskQueues {
     is_host_first: bool,

@@ -179,8 +179,8 @@ fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
     }
 }
 
-/// A timer that has run out costs the processor its own instructions, besides the segment that is
-/// sent again; an event of a timer that was set anew costs none.
+/// The expiry of a timer costs the processor instructions, in addition to the segment that is sent
+/// again. The event of a timer that was set again in the meantime costs no instructions.
 #[test]
 fn a_timer_costs_instructions_when_it_has_run_out() {
     let mut pair = Pair::with(&[("nic.instructions.timer", "321")]);

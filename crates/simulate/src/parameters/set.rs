@@ -1,7 +1,7 @@
 //! Parameters as data: every number with its unit and its source, from reviewed TOML files.
 //!
 //! A leaf is a table `{ value, unit, source }`. A [`ParameterSet`] is the flat list of leaves by
-//! dotted name; a section of it is read into a typed struct that refuses unknown keys.
+//! dotted name. A section of it can be read into a typed struct, which refuses unknown keys.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl ParameterSet {
     /// Adds the parameters of a TOML text; later ones replace earlier ones of the same name.
     ///
     /// # Errors
-    /// A text that is not TOML, or a leaf that lacks value, unit or source; `file` is named.
+    /// The text is not TOML, or a leaf lacks value, unit or source. The error names `file`.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), ConfigurationError> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
             ConfigurationError::new(file, "the file", format!("not TOML: {}", error.message()))
@@ -84,7 +84,8 @@ impl ParameterSet {
     /// Sets a parameter from text, as in `--set name=value`.
     ///
     /// # Errors
-    /// An unknown name (the error lists the names of its section), or a value of another type.
+    /// The name is unknown, or the value has another type. For an unknown name, the error lists the
+    /// names of its section.
     pub fn set(&mut self, name: &str, text: &str, source: &str) -> Result<(), ConfigurationError> {
         let Some(leaf) = self.0.get_mut(name) else {
             return Err(self.unknown(name, text));

@@ -1,5 +1,5 @@
-//! TCP as a state machine without input or output of its own: callers pass segments and the time
-//! in, and get segments and notifications for the application.
+//! TCP as a state machine without input and output. Callers pass segments and the time, and receive
+//! segments and notifications for the application.
 //!
 //! Both ends of every simulated connection are an [`Endpoint`]: the client's, and the server's,
 //! which runs on the host or, after a handoff, on the NIC. Payload is counted, not carried.

@@ -67,7 +67,7 @@ impl Flags {
 /// A TCP segment; payload is its length only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Of the first payload byte, or of the SYN or FIN.
+    /// Sequence number of the first payload byte, or of the SYN or FIN.
     pub sequence: Sequence,
     /// The next byte expected from the peer.
     pub acknowledgment: Sequence,

@@ -1,4 +1,4 @@
-//! The sending half: which bytes may be sent now, and the detection and repair of losses.
+//! The sending half of TCP: the bytes that may be sent now, and the detection and repair of losses.
 //!
 //! Slow start, congestion avoidance (RFC 5681), fast retransmit and recovery with partial
 //! acknowledgments (NewReno, RFC 6582), retransmission timeout (RFC 6298), zero-window probes and

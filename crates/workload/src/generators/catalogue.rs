@@ -1,8 +1,8 @@
 //! Objects of fixed sizes, which requests select by size and popularity.
 //!
-//! A request first draws a size, so that sizes can be correlated within a session, and then an
-//! object of about that size. Objects are sorted by size and cut into classes that are drawn
-//! equally often; inside a class popularity follows Zipf's law.
+//! A request first draws a size, so that sizes can be correlated within a session. It then draws an
+//! object of about that size. Objects are sorted by size and divided into classes that are drawn
+//! equally often. Inside a class, popularity follows Zipf's law.
 
 use super::normal;
 use crate::generators::random::{AliasTable, Stream, zipf_weights};
@@ -10,17 +10,18 @@ use crate::generators::random::{AliasTable, Stream, zipf_weights};
 /// Objects of lognormal size, in classes of equal probability.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogue {
-    /// Upper bounds of all classes but the last, as standard normal deviates of ln(size).
+    /// Upper bounds of all classes except the last, as standard normal deviates of ln(size).
     bounds: Vec<f64>,
-    /// Object numbers in order of class, then popularity.
+    /// Sizes of the objects in bytes, ordered by class and then by popularity. The index is the
+    /// number of an object.
     size_bytes: Vec<u32>,
     per_class: u32,
     popularity: AliasTable,
 }
 
 impl Catalogue {
-    /// A catalogue whose requests have the mean `mean_bytes` when their deviates are standard
-    /// normal. `objects` is a multiple of `classes`.
+    /// A catalogue whose requests have the mean size `mean_bytes` if their deviates are standard
+    /// normal. `objects` must be a multiple of `classes`.
     pub(crate) fn new(
         mean_bytes: f64,
         sigma: f64,
@@ -58,7 +59,7 @@ impl Catalogue {
     }
 
     /// Draws an object for a request whose ln(size) lies `deviate` standard deviations from the
-    /// median; returns its number and its size in bytes.
+    /// median. Returns the number of the object and its size in bytes.
     #[inline]
     pub(crate) fn draw(&self, deviate: f64, popularity: &mut Stream) -> (u32, u32) {
         let class = self.bounds.partition_point(|bound| *bound <= deviate) as u32;

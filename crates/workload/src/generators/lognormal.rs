@@ -1,17 +1,19 @@
 //! The synthetic World Cup 1998 and IBM workloads: lognormal sizes and session lengths.
 //!
-//! The required shares (Kim and Rixner, OSDI 2006, section 3.3): the shorter half of the
-//! connections sends under 10 % of the packets, and for the World Cup the longest tenth over 60 %.
-//! Many requests or large responses make a connection long. Both are properties of the connection,
-//! because some clients read pages of pictures and others fetch archives. So a session draws a
-//! length and a size factor, and its requests vary around that factor.
+//! The workloads must have the shares of Kim and Rixner (OSDI 2006, section 3.3). The shorter half
+//! of the connections sends under 10 % of the packets. In the World Cup workload, the longest tenth
+//! sends over 60 %. A connection is long because it has many requests or large responses. Both are
+//! properties of the connection, because some clients read pages of pictures and others fetch
+//! archives. So a session draws a length and a size factor, and the sizes of its responses vary
+//! around that factor.
 //!
 //! The defaults were fitted to a 16.8 % sample of day 6 of the 1998 World Cup logs (199,993
-//! requests) under the fifteen-second rule: the spread of sizes, the correlation of responses
-//! within a session and of sessions within a client, and the popularity are those of the sample.
-//! Workload W, sampled in the same way, has 2.5 requests a connection, and its shorter half and
-//! longest tenth have 9.1 % and 57 % of the packets. The sample has 2.33, 8.7 % and 62.7 %: files
-//! above 1 MB are more frequent than in a lognormal distribution.
+//! requests), cut into sessions by the fifteen-second rule. The workload has the sample's spread of
+//! sizes and popularity of objects. It also has the sample's correlations of responses within a
+//! session, and of sessions within a client. Workload W, sampled in the same way, has 2.5 requests
+//! a connection. Its shorter half has 9.1 % of the packets, and its longest tenth has 57 %. The
+//! sample has 2.33 requests, 8.7 % and 62.7 %, because it has more files above 1 MB than a
+//! lognormal distribution.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +23,7 @@ use crate::generators::parameter::{ParameterError, require};
 use crate::generators::random::Stream;
 use crate::sessions::planned::{PlannedRequest, SessionSource};
 
-/// Most requests of a session, which bounds memory. With the default
+/// Maximum number of requests of a session, which bounds memory. With the default
 /// parameters one session in 10^8 reaches it.
 const REQUESTS_PER_SESSION_LIMIT: f64 = 10_000.0;
 
@@ -31,24 +33,25 @@ const REQUESTS_PER_SESSION_LIMIT: f64 = 10_000.0;
 pub struct LognormalSessions {
     /// Mean bytes of a response's body over all requests.
     pub response_mean_bytes: f64,
-    /// Standard deviation of ln(response bytes). 1.63 for the successful requests of day 6.
+    /// Standard deviation of ln(response bytes). It is 1.63 for the successful requests of day 6.
     pub response_sigma: f64,
     /// Share of the variance of ln(response bytes) between sessions, 0 to 1. At 1, all responses of
-    /// a session have the same size. 0.22 for day 6 (one-way random effects).
+    /// a session have the same size. It is 0.22 for day 6 (one-way random effects).
     pub response_session_share: f64,
     /// Mean requests of a session.
     pub requests_per_session_mean: f64,
     /// Standard deviation of ln(requests of a session) before rounding up to whole requests.
     pub requests_per_session_sigma: f64,
     /// Share of the variance of ln(requests of a session) between clients, 0 to 1. At 1, all
-    /// sessions of a client have the same length. 0.11 for day 6.
+    /// sessions of a client have the same length. It is 0.11 for day 6.
     pub requests_client_share: f64,
-    /// Number of objects that clients request; a multiple of `size_classes`.
+    /// Number of objects that clients request. It must be a multiple of `size_classes`.
     pub objects: u32,
-    /// Classes of objects of similar size. All classes are drawn equally often.
+    /// Number of classes of objects of similar size. All classes are drawn equally often.
     pub size_classes: u32,
-    /// Exponent of Zipf's law inside a size class. With 100 classes and 1.9 the 100 and the 300
-    /// most popular objects get 57 % and 80 % of the requests; on day 6, 58 % and 84 %.
+    /// Exponent of Zipf's law inside a size class. With 100 classes and an exponent of 1.9, the 100
+    /// most popular objects get 57 % of the requests, and the 300 most popular get 80 %. On day 6
+    /// they got 58 % and 84 %.
     pub popularity_exponent: f64,
     /// Number of clients. All have equally many sessions on average.
     pub clients: u32,
@@ -72,8 +75,8 @@ impl LognormalSessions {
         }
     }
 
-    /// Workload I, like IBM's site. Its trace is unpublished, so the parameters are those of W with
-    /// smaller responses: a request has at most 0.73 of W's packets.
+    /// Workload I, like IBM's site. The trace of that site is unpublished. So the parameters are
+    /// those of W with smaller responses: a request has at most 0.73 times as many packets as in W.
     #[must_use]
     pub fn ibm() -> Self {
         Self {
@@ -82,10 +85,10 @@ impl LognormalSessions {
         }
     }
 
-    /// A generator under a seed.
+    /// A generator with a seed.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn generator(&self, seed: u64) -> Result<LognormalGenerator, ParameterError> {
         self.check()?;
         let sigma = self.requests_per_session_sigma;
@@ -117,7 +120,7 @@ impl LognormalSessions {
     /// Checks every parameter, as [`generator`](Self::generator) does first.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParameterError> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let sigma = |value: f64| (0.0..=3.0).contains(&value);
@@ -189,7 +192,7 @@ impl LognormalSessions {
 #[derive(Clone, Debug)]
 pub struct LognormalGenerator {
     catalogue: Catalogue,
-    /// By client: a constant added to the deviate of its sessions' lengths.
+    /// For each client, a constant that is added to the deviate of its sessions' lengths.
     client_length: Vec<f64>,
     length_mu: f64,
     length_sigma: f64,
@@ -231,8 +234,8 @@ fn rounded_up(length: f64) -> u32 {
 
 /// The mean of ln(length) for which lengths, rounded up, have the mean `mean`.
 ///
-/// The secant method starts where rounding up would add a half. It needs about six evaluations of a
-/// long sum; bisection would need fifty.
+/// The secant method starts at the value for which rounding up would add a half. It needs about six
+/// evaluations of a long sum. Bisection would need fifty.
 fn mu_of_rounded_up(mean: f64, sigma: f64) -> f64 {
     const CLOSE_ENOUGH: f64 = 1e-12;
     let range = (-40.0, libm::log(REQUESTS_PER_SESSION_LIMIT));

@@ -2,8 +2,8 @@
 //! `trace`.
 //!
 //! `lognormal` (World Cup 1998, IBM), `specweb99`, `surge` and `webstone` are the workloads;
-//! `catalogue`, `normal` and `random` are their arithmetic; `source` is one type for all sources of
-//! sessions, and `synthesize` writes sessions as a trace.
+//! `catalogue`, `normal` and `random` have the arithmetic that they share. `source` is one type for
+//! all sources of sessions, and `synthesize` writes sessions as a trace.
 
 mod catalogue;
 pub(crate) mod lognormal;

@@ -3,12 +3,12 @@
 // The published coefficients have more digits than a double.
 #![allow(clippy::excessive_precision)]
 
-/// Share of the distribution below `z`.
+/// The fraction of the distribution below `z`.
 pub(crate) fn cumulative(z: f64) -> f64 {
     0.5 * libm::erfc(-z * core::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// The value below which the share `p`, 0 < p < 1, of the distribution lies.
+/// The value below which the fraction `p` of the distribution lies, for 0 < p < 1.
 ///
 /// Wichura, algorithm AS 241 (PPND16), Applied Statistics 37, 1988: about 16 digits.
 pub(crate) fn quantile(p: f64) -> f64 {
@@ -27,7 +27,7 @@ pub(crate) fn quantile(p: f64) -> f64 {
     if q < 0.0 { -magnitude } else { magnitude }
 }
 
-/// Horner's rule, constant term first.
+/// Evaluates a polynomial by Horner's rule. The constant term comes first.
 #[inline]
 fn polynomial(coefficients: &[f64; 8], x: f64) -> f64 {
     coefficients

@@ -1,8 +1,8 @@
-//! Checking a generator's parameters.
+//! Checks a generator's parameters.
 
 use std::fmt::Display;
 
-/// A generator's parameter has a value it cannot have.
+/// The error of a generator's parameter whose value is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{parameter} is {value}: it must be {allowed}")]
 pub struct ParameterError {

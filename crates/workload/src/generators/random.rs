@@ -1,8 +1,9 @@
 //! Seeded streams of random numbers, with the same values on every machine.
 //!
-//! Each use of random numbers has its own named stream, so that drawing more numbers for one use does
-//! not change another: runs with one seed and different policies have the same workload. All arithmetic
-//! is IEEE 754 basic operations and `libm`, never the mathematics library of the platform.
+//! Each use of random numbers has its own named stream, so that drawing more numbers for one use
+//! does not change the numbers of another use. So runs with one seed and different policies have
+//! the same workload. All arithmetic uses basic operations of IEEE 754 and `libm`, never the
+//! mathematics library of the platform.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -12,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 pub struct Stream(Pcg64Mcg);
 
 impl Stream {
-    /// The stream for one use under one seed.
+    /// The stream of a seed for one use.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         let mut state = seed ^ fnv1a(name.as_bytes());
@@ -23,31 +24,31 @@ impl Stream {
         Self(Pcg64Mcg::from_seed(key))
     }
 
-    /// Uniform 64 bits.
+    /// 64 uniformly distributed bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Uniform in the open interval (0, 1): neither end is ever drawn.
+    /// A uniform number in the open interval (0, 1). Neither end is ever drawn.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         ((self.bits() >> 11) as f64 + 0.5) * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in `0..limit`; the bias is below `limit` / 2^64.
+    /// A uniform number in `0..limit`. The bias is below `limit` / 2^64.
     #[inline]
     pub fn below(&mut self, limit: u32) -> u32 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u32
     }
 
-    /// Standard normal, by inversion: exactly one uniform draw for each value.
+    /// A standard normal number, by inversion. Each value uses exactly one uniform number.
     #[inline]
     pub fn normal(&mut self) -> f64 {
         crate::generators::normal::quantile(self.uniform())
     }
 
-    /// Exponential with mean 1.
+    /// An exponential number with mean 1.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -libm::log(self.uniform())
@@ -61,7 +62,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014): expands a seed into independent words.
+/// `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014). It expands a seed into independent words.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut word = *state;
@@ -76,8 +77,8 @@ pub(crate) struct AliasTable {
     slots: Vec<Slot>,
 }
 
-/// A column of the table. A draw up to the threshold has the column's own outcome, a draw above it
-/// another one.
+/// A column of the table. A draw up to the threshold returns the column's own outcome. A draw above
+/// the threshold returns the column's other outcome.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     threshold: u32,
@@ -85,7 +86,8 @@ struct Slot {
 }
 
 impl AliasTable {
-    /// A table of the outcomes `0..weights.len()`; weights are not negative and not all zero.
+    /// A table of the outcomes `0..weights.len()`. Weights must not be negative, and not all of
+    /// them may be zero.
     pub(crate) fn new(weights: &[f64]) -> Self {
         let total: f64 = weights.iter().sum();
         let scale = weights.len() as f64 / total;
@@ -127,7 +129,7 @@ impl AliasTable {
     }
 }
 
-/// The weights of Zipf's law: rank `r` (from 1) weighs `r^-exponent`.
+/// The weights of Zipf's law: rank `r`, counted from 1, has the weight `r^-exponent`.
 pub(crate) fn zipf_weights(ranks: u32, exponent: f64) -> Vec<f64> {
     (1..=ranks)
         .map(|rank| libm::pow(f64::from(rank), -exponent))

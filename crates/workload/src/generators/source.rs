@@ -1,4 +1,4 @@
-//! Every source of sessions as one type.
+//! One type for every source of sessions.
 
 use super::lognormal::LognormalGenerator;
 use super::specweb99::{SpecWeb99Generator, object_path};

@@ -1,9 +1,9 @@
 //! SPECweb99's file set and request mix, static or with dynamic requests.
 //!
-//! Each request names a directory and a file in it, both by Zipf's law. Requests share kept-alive
-//! connections or have one each. The benchmark's four dynamic operations are one kind here: a
-//! response that the server computes, with the size of the requested file. The network model limits
-//! a client's reads to 400 kb/s.
+//! Each request names a directory and a file in it, both by Zipf's law. A request shares a
+//! kept-alive connection with others or has a connection of its own. Here the benchmark's four
+//! dynamic operations are one kind: the server computes a response with the size of the requested
+//! file. The network model limits a client's reads to 400 kb/s.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,25 +11,26 @@ use crate::generators::parameter::{ParameterError, require};
 use crate::generators::random::{AliasTable, Stream, zipf_weights};
 use crate::sessions::planned::{PlannedRequest, SessionSource};
 
-/// Files of a class.
+/// Number of files in a class.
 pub const FILES_PER_CLASS: u32 = 9;
-/// Files of a directory: four classes.
+/// Number of files in a directory, which has four classes.
 pub const FILES_PER_DIRECTORY: u32 = 4 * FILES_PER_CLASS;
 /// Shares of the four classes among requests.
 pub const CLASS_SHARES: [f64; 4] = [0.35, 0.50, 0.14, 0.01];
 /// Files of a class from the most to the least popular.
 const POPULARITY_ORDER: [u32; 9] = [4, 3, 5, 2, 6, 1, 7, 8, 0];
-/// Requests of a kept-alive connection, drawn uniformly.
+/// Smallest and largest number of requests of a kept-alive connection. The number is drawn
+/// uniformly.
 const KEEP_ALIVE_REQUESTS: (u32, u32) = (5, 15);
 
 /// Parameters of a SPECweb99 workload.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpecWeb99 {
-    /// Simultaneous connections, each of which is a client. They determine the number of
-    /// directories.
+    /// Number of simultaneous connections. Each one is a client. The number of directories depends
+    /// on it.
     pub connections: u32,
-    /// Share of requests that are dynamic, 0 to 1: 0.30 in the benchmark's own mix.
+    /// Fraction of requests that are dynamic, 0 to 1. It is 0.30 in the benchmark's own mix.
     pub dynamic_share: f64,
     /// Share of requests that come over kept-alive connections, 0 to 1.
     pub keep_alive_share: f64,
@@ -55,7 +56,8 @@ impl SpecWeb99 {
         }
     }
 
-    /// Directories of the file set: floor(25 + (400000 / 122000) L / 5) for L connections.
+    /// Number of directories of the file set: floor(25 + (400000 / 122000) L / 5) for L
+    /// connections.
     #[must_use]
     pub fn directories(&self) -> u32 {
         // 400000 / 122000 / 5 = 40 / 61. Integers avoid rounding before the floor.
@@ -68,15 +70,16 @@ impl SpecWeb99 {
         1.0 / (self.keep_alive_share / keep_alive_mean() + 1.0 - self.keep_alive_share)
     }
 
-    /// The share of kept-alive sessions for which `keep_alive_share` of the *requests* are in one.
+    /// The fraction of kept-alive sessions for which a fraction `keep_alive_share` of the
+    /// *requests* is in such a session.
     fn keep_alive_session_share(&self) -> f64 {
         self.keep_alive_share / keep_alive_mean() * self.requests_per_session_mean()
     }
 
-    /// A generator under a seed.
+    /// A generator with a seed.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn generator(&self, seed: u64) -> Result<SpecWeb99Generator, ParameterError> {
         self.check()?;
         Ok(SpecWeb99Generator {
@@ -96,7 +99,7 @@ impl SpecWeb99 {
     /// Checks every parameter, as [`generator`](Self::generator) does first.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParameterError> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         require(
@@ -120,8 +123,8 @@ impl SpecWeb99 {
     }
 }
 
-/// Bytes of file 0 to 35 of a directory: file i of class c has (i + 1) x 0.1 KiB x 10^c,
-/// rounded down.
+/// Size in bytes of one of the 36 files of a directory. File i of class c has (i + 1) x 0.1 KiB x
+/// 10^c, rounded down.
 #[must_use]
 pub fn file_bytes(file_of_directory: u32) -> u32 {
     let (class, file) = (

@@ -1,12 +1,12 @@
 //! Surge: users that read pages and think (Barford and Crovella, SIGMETRICS 1998).
 //!
 //! A user requests the files of a page one after the other with short pauses, thinks, and requests
-//! the next page. The distributions of file sizes, requested sizes and popularity are all
-//! prescribed. The assignment of popularity ranks to files satisfies all three.
+//! the next page. The paper specifies the distributions of file sizes, of requested sizes and of
+//! popularity. The assignment of popularity ranks to files satisfies all three.
 //!
-//! Pareto distributions with an alpha below 2 have no finite variance, and Surge's tail, with an
-//! alpha near 1, has hardly a finite mean. So every draw with a heavy tail is capped. The caps are
-//! parameters, and reports print them.
+//! Pareto distributions with an alpha below 2 have no finite variance, and the mean of Surge's
+//! tail, with an alpha near 1, is barely finite. So every draw with a heavy tail is capped. The
+//! caps are parameters, and reports print them.
 
 use std::sync::Arc;
 
@@ -16,22 +16,23 @@ use super::normal;
 use crate::generators::parameter::{ParameterError, require};
 use crate::generators::random::{AliasTable, Stream, zipf_weights};
 
-/// Most requests between a request and its repetition.
+/// Maximum number of requests between a request and its repetition.
 const HISTORY: usize = 1024;
-/// Files of similar size that share a number of requests.
+/// Number of files in a bin. The files of a bin have similar sizes and share a number of requests.
 const FILES_PER_BIN: usize = 50;
-/// Most bins: each rank compares all of them.
+/// Maximum number of bins. The limit exists because each rank compares all bins.
 const BINS_LIMIT: usize = 400;
 
-/// Parameters of Surge. Unmarked defaults are the published values.
+/// Parameters of Surge. The defaults are the published values, except where a comment states
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Surge {
-    /// Files on the server.
+    /// Number of files on the server.
     pub files: u32,
-    /// Bytes of all files together, which determine the number of files in the tail.
+    /// Total bytes of all files. The number of files in the tail follows from it.
     pub total_bytes: u64,
-    /// Mean of ln(bytes) of the body of file sizes.
+    /// Mean of ln(bytes) of the files in the body of the distribution of sizes.
     pub body_mu: f64,
     /// Standard deviation of ln(bytes) of the body.
     pub body_sigma: f64,
@@ -46,27 +47,29 @@ pub struct Surge {
     pub request_bytes: f64,
     /// Exponent of Zipf's law of popularity.
     pub popularity_exponent: f64,
-    /// Share of requests that repeat a recent one. The paper orders a finished list instead.
+    /// Fraction of requests that repeat a recent request. The paper instead reorders a finished
+    /// list of requests.
     pub locality_share: f64,
     /// Mean of ln(distance) to the repeated request.
     pub distance_mu: f64,
     /// Standard deviation of ln(distance).
     pub distance_sigma: f64,
-    /// Exponent of the Pareto distribution, from 1, of files in a page.
+    /// Exponent of the Pareto distribution of the number of files in a page. The distribution
+    /// begins at 1.
     pub page_alpha: f64,
-    /// Most files of a page; a cap of this implementation.
+    /// Maximum number of files in a page. This limit is not in the paper.
     pub page_limit: u32,
     /// Weibull scale, in seconds, of the pause between two files of a page.
     pub active_off_scale_s: f64,
     /// Weibull shape of that pause.
     pub active_off_shape: f64,
-    /// Longest such pause; a cap of this implementation.
+    /// Longest such pause. This limit is not in the paper.
     pub active_off_limit_s: f64,
     /// Shortest think time: the k of the Pareto distribution.
     pub think_s: f64,
     /// Exponent of the think time.
     pub think_alpha: f64,
-    /// Longest think time; a cap of this implementation.
+    /// Longest think time. This limit is not in the paper.
     pub think_limit_s: f64,
 }
 
@@ -104,7 +107,8 @@ pub struct SurgeRequest {
     pub object: u32,
     /// Its bytes.
     pub response_bytes: u32,
-    /// Seconds before the request: the think time before the first file of a page, a pause before others.
+    /// Wait before the request, in seconds: the think time before the first file of a page, and a
+    /// pause before other files.
     pub wait_s: f64,
 }
 
@@ -112,7 +116,7 @@ impl Surge {
     /// Checks every parameter, as [`generator`](Self::generator) does first.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParameterError> {
         let positive = [
             ("body_sigma", self.body_sigma),
@@ -163,7 +167,7 @@ impl Surge {
         )
     }
 
-    /// The share of the files in the tail for which all files have `total_bytes` together.
+    /// The fraction of files in the tail for which all files together have `total_bytes`.
     #[must_use]
     pub fn tail_share(&self) -> f64 {
         let mean = self.total_bytes as f64 / f64::from(self.files);
@@ -203,7 +207,7 @@ impl Surge {
         self.tail_bytes / libm::pow(1.0 - share * above, 1.0 / self.tail_alpha)
     }
 
-    /// The size of a new file, drawn with one uniform number in (0, 1).
+    /// The size of a new file. `uniform` is a uniform number in (0, 1).
     #[must_use]
     pub fn size_bytes(&self, uniform: f64) -> f64 {
         let tail = self.tail_share();
@@ -214,8 +218,8 @@ impl Surge {
         }
     }
 
-    /// Bytes of each file in order of size. They are quantiles of the distribution, so that the
-    /// files have its mean.
+    /// Sizes of the files in bytes, in ascending order. They are quantiles of the distribution, so
+    /// that the files have its mean.
     fn sorted_sizes(&self) -> Vec<u32> {
         let tail = libm::rint(self.tail_share() * f64::from(self.files)) as u32;
         let body = self.files - tail;
@@ -226,16 +230,16 @@ impl Surge {
         body.chain(tail).map(size).collect()
     }
 
-    /// Bytes of the files, from the most to the least popular.
+    /// Sizes of the files in bytes, from the most to the least popular file.
     ///
-    /// Files of similar size form a bin; the quota of a bin is the share of requests that the
-    /// Pareto distribution of requested sizes has between its bounds. Ranks are assigned from the
-    /// most popular down, each to the bin with the most quota left. If the rank has more requests
-    /// than that quota, the rest is subtracted from the nearest bins, which changes requested sizes
-    /// least.
+    /// Files of similar size form a bin. The quota of a bin is the fraction of requests that the
+    /// Pareto distribution of requested sizes has between the bounds of the bin. Ranks are assigned
+    /// to bins in order of popularity, the most popular first. Each rank goes to the bin with the
+    /// largest remaining quota. If the rank has more requests than that quota, the rest is
+    /// subtracted from the quotas of the nearest bins, which changes requested sizes least.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn file_sizes(&self) -> Result<Vec<u32>, ParameterError> {
         self.check()?;
         let sorted = self.sorted_sizes();
@@ -266,10 +270,10 @@ impl Surge {
         Ok(sizes)
     }
 
-    /// A generator of one user's pages under a seed.
+    /// A generator of one user's pages, with a seed.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of its range.
     pub fn generator(&self, seed: u64) -> Result<SurgeGenerator, ParameterError> {
         Ok(SurgeGenerator {
             size_bytes: self.file_sizes()?.into(),
@@ -307,7 +311,7 @@ pub struct SurgeGenerator {
     parameters: Surge,
     size_bytes: Arc<[u32]>,
     popularity: Arc<AliasTable>,
-    /// The last objects, as a ring.
+    /// The last requested objects, as a ring buffer.
     recent: Vec<u32>,
     at: usize,
     streams: Streams,
@@ -345,7 +349,7 @@ impl SurgeGenerator {
         }
     }
 
-    /// Bytes of the files, from the most to the least popular.
+    /// Sizes of the files in bytes, from the most to the least popular file.
     #[must_use]
     pub fn sizes(&self) -> &[u32] {
         &self.size_bytes
@@ -374,8 +378,8 @@ impl SurgeGenerator {
 
     /// The next file.
     ///
-    /// A repeated request is one of the requests before, so that each has Zipf's distribution,
-    /// whatever the share of repeated ones is.
+    /// A repeated request repeats one of the recent requests. So every request has Zipf's
+    /// distribution, for any fraction of repeated requests.
     fn object(&mut self) -> u32 {
         let parameters = &self.parameters;
         let repeats = self.streams.locality.uniform() < parameters.locality_share;

@@ -2,7 +2,7 @@
 //!
 //! Sessions arrive as a Poisson process. The requests of a session follow each other after
 //! exponential gaps. The gaps have an upper limit, so that rounding times to whole seconds never
-//! divides a session. A new session of a client waits until its last session has ended.
+//! divides a session. A new session of a client waits until the client's last session has ended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,10 +22,10 @@ use crate::trace::session_cutter::SESSION_WINDOW_S;
 use crate::trace::world_cup::{WorldCupRecord, kind_of_path, status_index};
 use crate::trace::write::{Numbered, TraceWriter};
 
-/// How to write sessions as a trace.
+/// The options of a synthesis.
 #[derive(Clone, Debug)]
 pub struct Synthesis {
-    /// Minimum number of requests; the last session is complete.
+    /// Minimum number of requests. The last session is always complete.
     pub requests: u64,
     /// Mean sessions per second.
     pub sessions_per_s: f64,
@@ -33,7 +33,7 @@ pub struct Synthesis {
     pub gap_mean_s: f64,
     /// Unix time at which the trace begins.
     pub start_time_s: u32,
-    /// Seed of arrivals and gaps; the sessions have their own.
+    /// Seed of arrivals and gaps. The sessions have their own seed.
     pub seed: u64,
     /// Format of the trace.
     pub format: TraceFormat,
@@ -64,13 +64,13 @@ pub struct Synthesized {
     pub format: TraceFormat,
     /// Requests written.
     pub requests: u64,
-    /// Sessions written; the fifteen-second rule finds the same number.
+    /// Number of sessions written. The fifteen-second rule finds the same number in the trace.
     pub sessions: u64,
     /// Bytes of all responses.
     pub bytes: u64,
 }
 
-/// A trace cannot be synthesized.
+/// The reason why a trace cannot be synthesized.
 #[derive(Debug, thiserror::Error)]
 pub enum SynthesisError {
     /// A parameter is out of its range.
@@ -155,9 +155,9 @@ struct Schedule {
     waiting: BinaryHeap<Reverse<Event>>,
     arrivals: Stream,
     gaps: Stream,
-    /// By client, the time from which a request belongs to a new session.
+    /// For each client, the time from which a request belongs to a new session.
     free_s: FxHashMap<u32, f64>,
-    /// No later session begins before this.
+    /// No later session begins before this time.
     now_s: f64,
     sequence: u64,
 }
@@ -183,7 +183,8 @@ impl Schedule {
         }
     }
 
-    /// The next request in the order of whole seconds, when no later session can precede it.
+    /// The next request in the order of whole seconds. `None` while a later session could still
+    /// precede it.
     fn due(&mut self) -> Option<Event> {
         let Reverse(next) = self.waiting.peek()?;
         if next.time_s as f64 >= self.now_s.floor() {
@@ -193,7 +194,7 @@ impl Schedule {
     }
 }
 
-/// A request at its time. Equal times keep the order in which they were made.
+/// A request and its time. Requests with equal times stay in the order in which they were made.
 #[derive(PartialEq, Eq)]
 struct Event {
     time_s: u64,
@@ -254,5 +255,5 @@ fn write_event<W: Write>(
     writer.numbered_entry(event.client, time_s, path.as_bytes(), &numbered, format)
 }
 
-/// Marks a computed response in a log, which has no field for it.
+/// Marks a computed response in a log, because log lines have no field for this.
 const DYNAMIC_PREFIX: &str = "/cgi-bin/dynamic?";

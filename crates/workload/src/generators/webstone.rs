@@ -2,7 +2,7 @@
 
 use crate::generators::random::{AliasTable, Stream};
 
-/// Path and bytes of the files, and their shares of the requests.
+/// Path, size in bytes and fraction of the requests of each file.
 pub const FILES: [(&str, u32, f64); 5] = [
     ("/webstone/file500.html", 500, 0.35),
     ("/webstone/file5k.html", 5_000, 0.50),
@@ -19,7 +19,7 @@ pub struct WebStoneGenerator {
 }
 
 impl WebStoneGenerator {
-    /// A generator under a seed.
+    /// A generator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl WebStoneGenerator {
         }
     }
 
-    /// Index in [`FILES`] and bytes of the next file.
+    /// The next file: its index in [`FILES`] and its size in bytes.
     pub fn next_request(&mut self) -> (u32, u32) {
         let object = self.shares.draw(&mut self.stream);
         (object, FILES[object as usize].1)

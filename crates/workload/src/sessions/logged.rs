@@ -21,7 +21,7 @@ pub struct LoggedSessions<T> {
     pub clients: Vec<u32>,
     /// Format of the log.
     pub format: TraceFormat,
-    /// Accepted lines that no client can send: other methods.
+    /// Number of accepted lines whose methods no client can send.
     pub skipped: u64,
     /// Rejected lines.
     pub rejected: Rejects,
@@ -32,16 +32,18 @@ pub struct LoggedSessions<T> {
 pub struct LoggedRequest<T> {
     /// Unix seconds.
     pub time_s: i64,
-    /// Number of its session, from 0 in the order of first requests in the log.
+    /// Number of the request's session. Sessions are numbered from 0 in the order of their first
+    /// requests.
     pub session: u32,
-    /// The caller's content of the request.
+    /// The content that the caller stores for the request.
     pub content: T,
 }
 
-/// Reads a log and cuts it into sessions; `content` turns a request into what the caller stores.
+/// Reads a log and cuts it into sessions. `content` converts a request to the content that the
+/// caller stores.
 ///
 /// # Errors
-/// See [`read_trace`]; also a `window_s` that is not from 0 to 10^6 seconds, and a log without a
+/// The errors of [`read_trace`]. Also, `window_s` is not from 0 to 10^6 seconds, or the log has no
 /// request that a client can send.
 pub fn read_sessions<T, R: Read>(
     source: R,
@@ -101,8 +103,8 @@ impl<T, F: FnMut(&Request<'_>) -> T> TraceSink for Collector<T, F> {
 }
 
 impl<T: Copy> LoggedSessions<T> {
-    /// Groups the requests by session and keeps their order within each. Sessions are numbered in
-    /// the order of their first requests.
+    /// Groups the requests by session. The requests of a session stay in order. Sessions are
+    /// numbered in the order of their first requests.
     #[must_use]
     pub fn by_session(&self) -> SessionTable<T> {
         const UNKNOWN: u32 = u32::MAX;

@@ -8,14 +8,15 @@ pub struct PlannedRequest {
     pub object: u32,
     /// Bytes of the response's body, without a header.
     pub response_bytes: u32,
-    /// The server computes the response instead of sending a file.
+    /// Whether the server computes the response instead of sending a file.
     pub dynamic: bool,
 }
 
-/// Sessions without end.
+/// An endless source of sessions.
 pub trait SessionSource {
     /// Replaces `requests` by the next session's requests and returns its client.
     ///
-    /// A session has at least one request. Allocates only when `requests` has to grow.
+    /// A session has at least one request. The function allocates memory only if `requests` must
+    /// grow.
     fn next_session(&mut self, requests: &mut Vec<PlannedRequest>) -> u32;
 }

@@ -12,9 +12,10 @@ use crate::trace::request::Request;
 /// Status of a response without a body: the client's copy is still valid.
 const NOT_MODIFIED: u16 = 304;
 
-/// The sessions of a trace in the order of their first requests, again and again.
+/// The sessions of a trace in the order of their first requests. After the last session, the source
+/// starts again.
 ///
-/// Clones share the trace; each has its own position.
+/// Clones share the trace. Each clone has its own position.
 #[derive(Clone, Debug)]
 pub struct Replay {
     sessions: Arc<SessionTable<PlannedRequest>>,
@@ -26,10 +27,10 @@ impl Replay {
     /// Reads a trace and cuts it into sessions.
     ///
     /// Responses of every status count, because servers send error pages too. A 304 and a response
-    /// without a size have no body; a body above 4 GiB counts as 4 GiB.
+    /// without a size have no body. A body above 4 GiB counts as 4 GiB.
     ///
     /// # Errors
-    /// See [`read_sessions`].
+    /// The errors of [`read_sessions`].
     pub fn read<R: Read>(
         source: R,
         format: Option<TraceFormat>,
@@ -43,7 +44,7 @@ impl Replay {
         })
     }
 
-    /// Requests that a simulated server can answer.
+    /// Number of requests that a simulated server can answer.
     #[must_use]
     pub fn usable_requests(&self) -> u64 {
         self.sessions.requests() as u64

@@ -24,7 +24,7 @@ use crate::trace::request::{Request, Source};
 use crate::trace::world_cup::{WorldCupRecord, kind_of_path, status_index};
 use crate::trace::write::{LogEntry, Numbered, TraceWriter};
 
-/// How to convert a trace.
+/// The options of a conversion.
 pub struct Conversion<'a> {
     /// Format of the source; `None` detects it.
     pub from: Option<TraceFormat>,
@@ -49,15 +49,15 @@ pub struct Converted {
     pub requests: u64,
     /// Lines or records of the source that were not converted.
     pub rejected: u64,
-    /// The first of them, at most [`crate::LISTED_REJECTS`].
+    /// The first of these lines or records, at most [`crate::LISTED_REJECTS`].
     pub rejects: Vec<RejectedLine>,
 }
 
 /// Converts a trace.
 ///
 /// # Errors
-/// See [`read_trace`]; also a destination that cannot be written, and a time or size that
-/// does not fit a World Cup record.
+/// The errors of [`read_trace`]. Also, the destination cannot be written, or a time or size does
+/// not fit a World Cup record.
 pub fn convert<R: Read, W: Write>(
     source: R,
     destination: W,
@@ -86,7 +86,7 @@ struct Converter<'a, W: Write> {
     writer: TraceWriter<W>,
     conversion: Conversion<'a>,
     requests: u64,
-    /// Objects with a written path.
+    /// Number of objects whose paths are written already.
     mapped: u32,
     rejects: Rejects,
 }
@@ -114,7 +114,7 @@ impl<W: Write> Converter<'_, W> {
         };
         let time_s = u32::try_from(request.time_s)
             .map_err(|_| does_not_fit("time", request.time_s, "Unix seconds of 32 bits"))?;
-        // The largest value means a missing size.
+        // The largest value means that the size is missing.
         let size_bytes = match request.size_bytes {
             Some(size) if size >= u64::from(u32::MAX) => {
                 let size = i64::try_from(size).unwrap_or(i64::MAX);

@@ -1,17 +1,17 @@
-//! How unequal the sessions of a trace are: the shares of packets and bytes that the shortest
-//! sessions have (OSDI 2006, figure 4).
+//! The inequality of a trace's sessions: the shares of packets and bytes that the shortest sessions
+//! have (OSDI 2006, figure 4).
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Steps of the share of sessions from 0 to 1.
+/// Number of steps of the share of sessions from 0 to 1.
 const STEPS: u32 = 100;
 
-/// A point of the curve. All are shares, 0 to 1.
+/// A point of the curve. All its values are shares, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// The sessions with the fewest packets.
+    /// Share of the sessions. These are the sessions with the fewest packets.
     pub sessions: f64,
     /// Their share of the packets that the server sends.
     pub packets: f64,
@@ -19,7 +19,7 @@ pub struct CurvePoint {
     pub bytes: f64,
 }
 
-/// Sessions and their bytes by number of packets.
+/// Numbers of sessions and of their bytes, by number of packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Curve {
     by_packets: BTreeMap<u64, (u64, u64)>,
@@ -33,8 +33,8 @@ impl Curve {
         *sum += bytes;
     }
 
-    /// The points, 0 and 1 included; none without sessions. Of sessions with as many packets, each
-    /// has the mean of their bytes.
+    /// The points, including 0 and 1. There are none without sessions. Sessions with the same
+    /// number of packets all count with their mean number of bytes.
     pub(crate) fn points(&self) -> Vec<CurvePoint> {
         let mut corners = vec![[0.0; 3]];
         let mut sums = [0.0; 3];

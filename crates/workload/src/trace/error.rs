@@ -1,17 +1,17 @@
-//! Errors of a trace as a whole. A bad line alone is a [`crate::Reject`].
+//! Errors of a whole trace. The error of a single line is a [`crate::Reject`].
 
 use std::io;
 
 use crate::trace::format::{Compression, RECORD_BYTES};
 
-/// A trace that cannot be read or written. Offsets count bytes of the file, compressed or not,
-/// unless the message states decompressed bytes.
+/// The reason why a trace cannot be read or written. An offset counts the bytes of the file as
+/// stored, unless its field states decompressed bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file is empty, or is empty after decompression.
     #[error("byte 0: the trace is empty; expected log lines or 20-byte World Cup 1998 records")]
     Empty,
-    /// No format was requested, and the file has none of them.
+    /// No format was requested, and the file has no known format.
     #[error(
         "byte 0: the first {examined} bytes hold no line of Common or Combined Log Format and no \
          World Cup 1998 records; if only the start of the file is damaged, name its format"
@@ -26,7 +26,7 @@ pub enum TraceError {
          name the format world-cup or let it be detected"
     )]
     BinaryAsText {
-        /// Offset of the first byte that no text has, in decompressed bytes.
+        /// Offset of the first byte that cannot occur in text, in decompressed bytes.
         offset: u64,
     },
     /// The World Cup 1998 format was requested, and the file has another one.
@@ -46,7 +46,7 @@ pub enum TraceError {
     TruncatedRecord {
         /// Where the incomplete record starts, in decompressed bytes.
         offset: u64,
-        /// Bytes of it in the file.
+        /// Bytes of the incomplete record that are in the file.
         found: usize,
     },
     /// The compressed stream is damaged or cut.
@@ -59,7 +59,7 @@ pub enum TraceError {
         /// The decompressor's error.
         source: io::Error,
     },
-    /// The operating system could not read on.
+    /// The operating system failed to read more.
     #[error("byte {offset}: cannot read on: {source}")]
     Read {
         /// Decompressed bytes read before the error.
@@ -75,7 +75,7 @@ pub enum TraceError {
     DoesNotFit {
         /// Line or record of the source, from 1.
         line: u64,
-        /// What does not fit.
+        /// The field that does not fit.
         field: &'static str,
         /// Its value.
         value: i64,

@@ -14,7 +14,8 @@ pub const RECORD_BYTES: usize = 20;
 pub enum TraceFormat {
     /// Common Log Format: `host ident user [time] "request" status bytes`.
     Common,
-    /// Combined Log Format, nginx's default: Common and then quoted referer and user agent.
+    /// Combined Log Format, nginx's default: the fields of Common Log Format, then a quoted referer
+    /// and a quoted user agent.
     Combined,
     /// Binary log of the 1998 World Cup: 20-byte big-endian records.
     WorldCup,
@@ -41,7 +42,7 @@ impl fmt::Display for TraceFormat {
     }
 }
 
-/// An unknown name of a format.
+/// The error of an unknown name of a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no trace format is called {0:?}: expected {names}", names = TraceFormat::NAMES)]
 pub struct UnknownFormat(pub String);
@@ -57,10 +58,10 @@ impl FromStr for TraceFormat {
     }
 }
 
-/// How a trace file is compressed.
+/// The compression of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// gzip, RFC 1952, any number of members.
     Gzip,
@@ -69,7 +70,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Recognizes a file by its first bytes.
+    /// Detects the compression of a file from its first bytes.
     #[must_use]
     pub fn of_magic(head: &[u8]) -> Self {
         match head {
@@ -79,7 +80,7 @@ impl Compression {
         }
     }
 
-    /// The compression for the name of a destination: `.gz`, `.zst` or none.
+    /// The compression that the name of a destination indicates: `.gz`, `.zst` or none.
     #[must_use]
     pub fn of_suffix(name: &str) -> Self {
         if name.ends_with(".gz") {

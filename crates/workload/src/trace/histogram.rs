@@ -1,4 +1,5 @@
-//! Exact counts of small whole numbers. Memory grows with the largest values, not with their number.
+//! Exact counts of small whole numbers. Memory grows with the largest value, not with the number of
+//! values.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ impl Histogram {
         }
     }
 
-    /// Values that occurred and how often, ascending.
+    /// Each value that occurred and its count, in ascending order of the values.
     fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
         let small = self
             .small
@@ -57,14 +58,15 @@ impl Histogram {
         (self.count > 0).then(|| self.total() as f64 / self.count as f64)
     }
 
-    /// Median, halfway between the middle two of an even number; `None` without values.
+    /// Median; `None` without values. For an even number of values, it is halfway between the
+    /// middle two.
     pub(crate) fn median(&self) -> Option<f64> {
         let low = self.at_rank(self.count.checked_sub(1)? / 2)?;
         let high = self.at_rank(self.count / 2)?;
         Some((low as f64 + high as f64) / 2.0)
     }
 
-    /// The value at a rank from 0.
+    /// The value at a rank. Ranks start at 0.
     fn at_rank(&self, rank: u64) -> Option<u64> {
         let mut below = 0;
         self.entries()
@@ -75,13 +77,14 @@ impl Histogram {
             .map(|(value, _)| value)
     }
 
-    /// Share of the smallest `share` of the values in the sum of all. The value at the border counts
-    /// in part. `None` if the sum is zero.
+    /// The sum of the smallest values, as a fraction of the sum of all values. `share` is the
+    /// fraction of values that count as the smallest. `None` if the sum of all values is zero. The
+    /// value at the border counts in part.
     pub(crate) fn share_of_smallest(&self, share: f64) -> Option<f64> {
         self.share_of_first(self.entries(), share)
     }
 
-    /// The same for the largest.
+    /// The same as [`Self::share_of_smallest`], for the largest values.
     pub(crate) fn share_of_largest(&self, share: f64) -> Option<f64> {
         let ascending: Vec<_> = self.entries().collect();
         self.share_of_first(ascending.into_iter().rev(), share)

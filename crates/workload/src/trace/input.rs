@@ -7,7 +7,8 @@ use flate2::bufread::MultiGzDecoder;
 use crate::trace::error::TraceError;
 use crate::trace::format::Compression;
 
-/// Bytes per read: large enough to hide the cost of a call, small enough for the L2 cache.
+/// Size of a read in bytes. It is large enough to hide the cost of a call, and small enough for the
+/// L2 cache.
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// A window over the decompressed bytes of a source.
@@ -21,7 +22,7 @@ pub(crate) struct Input<R: Read> {
 }
 
 impl<R: Read> Input<R> {
-    /// Detects the compression by the first bytes.
+    /// Detects the compression from the first bytes.
     pub(crate) fn new(mut source: R) -> Result<Self, TraceError> {
         let mut magic = [0; 4];
         let mut known = 0;
@@ -71,7 +72,8 @@ impl<R: Read> Input<R> {
         self.offset += count as u64;
     }
 
-    /// Reads more bytes into the window; false at the end of the file or if the window is full.
+    /// Reads more bytes into the window. Returns false at the end of the file, or if the window is
+    /// full.
     pub(crate) fn extend(&mut self) -> Result<bool, TraceError> {
         self.window.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -90,7 +92,7 @@ impl<R: Read> Input<R> {
 
     /// Distinguishes damaged compressed data from a failure to read.
     fn failure(&self, source: io::Error) -> TraceError {
-        // Errors of the operating system have a code, those of the decompressor have none.
+        // Errors of the operating system have a code. Errors of the decompressor have none.
         match &self.source {
             Source::Gzip(decoder) if source.raw_os_error().is_none() => TraceError::Compression {
                 compression: Compression::Gzip,
@@ -110,7 +112,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// The source, with the bytes that were read for the detection in front.
+/// The whole source: the bytes that were read for the detection, followed by the rest.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
 enum Source<R: Read> {

@@ -6,26 +6,26 @@ use crate::trace::format::TraceFormat;
 use crate::trace::method::{HttpVersion, Method};
 use crate::trace::timestamp::STAMP_BYTES;
 
-/// Why a line or record is rejected.
+/// The reason why a line or record is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reject {
     /// The line is empty.
     Blank,
     /// The line is longer than a request can be.
     TooLong,
-    /// Host, identity and user are not followed by a bracket.
+    /// No bracket follows host, identity and user.
     NoTime,
     /// The bracket contains no time.
     BadTime,
     /// No quoted request follows the time.
     NoRequest,
-    /// The request has no closing quote: the line is torn.
+    /// The request has no closing quote, so the line is truncated.
     OpenRequest,
     /// The status is not three digits.
     BadStatus,
     /// The bytes are neither a number nor `-`.
     BadBytes,
-    /// Referer and user agent are missing or torn.
+    /// Referer and user agent are missing or truncated.
     BadTail,
     /// The method, status or type of a record is not a code of the format.
     BadCode,
@@ -72,9 +72,10 @@ pub struct LogLine<'a> {
 impl<'a> LogLine<'a> {
     /// Parses a line without its line feed.
     ///
-    /// Fields may contain blanks and quotes. So the parser reads the time after the first ` [`. The
-    /// request extends from there to the last `" ` (Common), or to the first `" ` before a status,
-    /// bytes and a quote (Combined, where quotes inside the request are escaped).
+    /// Fields may contain blanks and quotes. So the parser looks for the time after the first ` [`.
+    /// In Common format, the request extends from there to the last `" `. In Combined format,
+    /// quotes inside the request are escaped, and the request extends to the first `" ` that is
+    /// followed by a status, bytes and a quote.
     pub(crate) fn parse(line: &'a [u8], format: TraceFormat) -> Result<Self, Reject> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
@@ -105,8 +106,8 @@ impl<'a> LogLine<'a> {
         })
     }
 
-    /// Method, URI and protocol of the request line. The protocol may be missing, which is
-    /// HTTP/0.9; a request that is not a request line is its own URI.
+    /// Method, URI and protocol of the request line. If the protocol is missing, the version is
+    /// HTTP/0.9. If the request is not a request line, all of it is the URI.
     #[inline]
     #[must_use]
     pub fn request_parts(&self) -> (Method, &'a [u8], HttpVersion) {
@@ -177,7 +178,7 @@ fn split_combined(rest: &[u8]) -> Result<Fields<'_>, Reject> {
         };
         match fields {
             Ok(fields) => return Ok(fields),
-            // The reason for the first candidate describes the line best.
+            // The rejection of the first candidate describes the line best.
             Err(refused) if reason == Reject::OpenRequest => reason = refused,
             Err(_) => {}
         }
@@ -185,7 +186,7 @@ fn split_combined(rest: &[u8]) -> Result<Fields<'_>, Reject> {
     Err(reason)
 }
 
-/// Whether a tail starts with a quoted referer and a quoted user agent. More may follow.
+/// Whether a tail starts with a quoted referer and a quoted user agent. More text may follow.
 fn is_tail(tail: &[u8]) -> bool {
     let Some(quoted) = tail.strip_prefix(b" \"") else {
         return false;
@@ -193,7 +194,7 @@ fn is_tail(tail: &[u8]) -> bool {
     memmem::find(quoted, b"\" \"").is_some_and(|gap| memchr(b'"', &quoted[gap + 3..]).is_some())
 }
 
-/// Splits `200 1234...` after the status and its blank.
+/// Splits a text such as `200 1234...` after the status and the blank that follows it.
 #[inline]
 fn status_and_bytes(fields: &[u8]) -> Result<(u16, &[u8]), Reject> {
     let (status, rest) = fields.split_first_chunk::<3>().ok_or(Reject::BadStatus)?;

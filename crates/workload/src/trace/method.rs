@@ -60,7 +60,7 @@ impl Method {
         self as u8
     }
 
-    /// The name in a request line; `OTHER` if the trace does not have it.
+    /// The name in a request line; `OTHER` if the trace does not have the name.
     #[must_use]
     pub fn name(self) -> &'static str {
         METHODS[self as usize].1
@@ -111,7 +111,8 @@ impl HttpVersion {
         self as u8
     }
 
-    /// The end of the request line: empty for HTTP/0.9, `HTTP/x` if the trace does not have it.
+    /// The end of the request line. It is empty for HTTP/0.9, and `HTTP/x` if the trace does not
+    /// have the version.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {

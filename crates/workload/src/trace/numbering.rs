@@ -13,7 +13,8 @@ pub(crate) struct Names {
     ends: Vec<usize>,
 }
 
-/// The number of a name, and its hash, which avoids comparisons and repeated hashing.
+/// The number of a name and the hash of the name. With the hash, most comparisons and rehashes of
+/// names are unnecessary.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u64,
@@ -54,8 +55,8 @@ fn name_at<'a>(text: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
     &text[start..ends[number]]
 }
 
-/// Identifiers below this are looked up in a table: 16 MiB at most. All clients and objects of the
-/// World Cup logs are below this.
+/// Identifiers below this limit are looked up in a table of at most 16 MiB. All clients and objects
+/// of the World Cup logs are below the limit.
 const TABLE_LIMIT: u32 = 1 << 22;
 /// Marks an identifier without a number.
 const NONE: u32 = u32::MAX;

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use crate::trace::error::TraceError;
 use crate::trace::input::Input;
 
-/// Paths by object number, as in the World Cup's `object_mappings` file: lines of a number in ten
-/// columns, a blank and a path, plain or compressed.
+/// Paths by object number, read from a file such as the World Cup's `object_mappings`, plain or
+/// compressed. Each line has a number in ten columns, a blank and a path.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectPaths {
     paths: FxHashMap<u32, Box<[u8]>>,
@@ -41,7 +41,7 @@ impl ObjectPaths {
         Ok(Self { paths })
     }
 
-    /// The path of an object: the mapped one, or `/object/N`.
+    /// The path of an object: the mapped path, or `/object/N` without a mapping.
     #[must_use]
     pub fn path(&self, object: u32) -> Vec<u8> {
         self.paths

@@ -7,8 +7,8 @@ use flate2::write::GzEncoder;
 use crate::trace::error::TraceError;
 use crate::trace::format::Compression;
 
-/// Writes and compresses. Equal input results in equal bytes, because the headers have no time and
-/// no name.
+/// Compresses and writes a trace. Equal input results in equal bytes, because the compression
+/// headers contain no time and no name.
 pub(crate) enum Output<W: Write> {
     Plain(BufWriter<W>),
     Gzip(BufWriter<GzEncoder<W>>),

@@ -1,14 +1,14 @@
-//! Packets a server sends for a response.
+//! The number of packets that a server sends for a response.
 
 /// Largest segment on Ethernet without options: 1500 B less the headers of IPv4 and TCP.
 pub const SEGMENT_BYTES: u64 = 1460;
 
-/// Packets a server sends for a response with this body: one for the header, which is written on
-/// its own before the file is sent, and the body in full segments.
+/// Number of packets that a server sends for a response with this body. The header, which is
+/// written before the file is sent, is one packet. The body is in full segments.
 ///
-/// With this count the fifteen-second sessions of day 6 of the World Cup logs have the shares of
-/// packets published for them: 8.7 % for the shorter half, 62.7 % for the longest tenth.
-/// Acknowledgments would double the packets of every session, which changes no share.
+/// With this count, the fifteen-second sessions of day 6 of the World Cup logs have the published
+/// shares of packets: 8.7 % for the shorter half, and 62.7 % for the longest tenth. Acknowledgments
+/// would double the packets of every session, which would change no share.
 #[inline]
 #[must_use]
 pub fn response_packets(body_bytes: u64) -> u64 {

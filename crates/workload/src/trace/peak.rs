@@ -1,13 +1,13 @@
 //! The busiest second of a trace.
 
-/// Seconds with a count. Times are out of order by minutes at most, since a server logs a request when
-/// its response ends.
+/// Number of seconds for which a count is stored. Times may be out of order by some minutes,
+/// because a server logs a request when the response ends.
 const WINDOW_S: usize = 4096;
 
 /// Counts requests by second in a sliding window, so that memory does not grow with the trace.
 ///
-/// A second that reappears more than [`WINDOW_S`] seconds later, as in files joined in the wrong
-/// order, is counted again from 0.
+/// If a second reappears after more than [`WINDOW_S`] other seconds, its count starts at 0 again.
+/// This happens if files are joined in the wrong order.
 #[derive(Clone, Debug)]
 pub(crate) struct Peak {
     counts: Vec<u64>,
@@ -34,7 +34,7 @@ impl Peak {
         self.peak = self.peak.max(*count);
     }
 
-    /// Moves the window and clears the counts that it reuses.
+    /// Moves the window, and clears the counts of seconds that leave it.
     fn advance_to(&mut self, time_s: i64) {
         let ahead = time_s.saturating_sub(self.latest_s);
         if (1..WINDOW_S as i64).contains(&ahead) {
@@ -47,7 +47,7 @@ impl Peak {
         self.latest_s = time_s;
     }
 
-    /// Most requests in one second.
+    /// Maximum number of requests in one second.
     pub(crate) fn requests(&self) -> u64 {
         self.peak
     }

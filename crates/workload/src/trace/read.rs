@@ -1,6 +1,6 @@
 //! Reads a trace and passes every request to a sink.
 //!
-//! Memory is one window over the file and a number for every distinct client and object.
+//! The reader stores one window over the file, and a number for every distinct client and object.
 
 use std::io::Read;
 
@@ -16,32 +16,33 @@ use crate::trace::request::{Request, Source};
 use crate::trace::timestamp::StampReader;
 use crate::trace::world_cup::WorldCupRecord;
 
-/// Longest line. Servers reject request lines of an eighth of this.
+/// Length of the longest line. Servers reject request lines of an eighth of this length.
 const LINE_LIMIT_BYTES: usize = 65_536;
 /// Bytes at the start of a trace from which its format is detected.
 const HEAD_BYTES: usize = 65_536;
 
 /// Receives the content of a trace in the order of the file.
 pub trait TraceSink {
-    /// An accepted line or record.
+    /// Receives an accepted line or record.
     ///
     /// # Errors
-    /// Ends the reading.
+    /// Returning an error ends the reading.
     fn request(&mut self, request: &Request<'_>) -> Result<(), TraceError>;
 
-    /// A rejected line or record, counted from 1.
+    /// Receives a rejected line or record. Lines are counted from 1.
     fn reject(&mut self, line: u64, reason: Reject);
 }
 
-/// Reads a trace, plain or compressed, and returns its format.
+/// Reads a trace, plain or compressed. Returns its format.
 ///
-/// Magic bytes identify the compression. If no format is requested, the first 64 KiB decide: the
-/// format of the first line that has one, or else World Cup 1998 if most records have valid codes.
-/// [`TraceSink::reject`] receives bad lines and records, which are skipped.
+/// Magic bytes identify the compression. If no format is requested, the first 64 KiB decide. The
+/// format is that of the first line that is valid in any log format. If there is no such line, it
+/// is World Cup 1998, provided that most records have valid codes. The reader skips bad lines and
+/// records, and passes them to [`TraceSink::reject`].
 ///
 /// # Errors
-/// The trace is empty, damaged, cut inside a record, or not in the requested or any format; or the
-/// sink failed.
+/// The trace is empty, damaged, cut inside a record, not in the requested format, or in no known
+/// format. Or the sink failed.
 pub fn read_trace<R: Read>(
     source: R,
     format: Option<TraceFormat>,
@@ -64,7 +65,7 @@ pub fn read_trace<R: Read>(
     Ok(format)
 }
 
-/// The format of the start of a trace.
+/// Detects the format from the start of a trace.
 fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     let of_line = |line: &[u8]| {
         [TraceFormat::Common, TraceFormat::Combined]
@@ -77,7 +78,7 @@ fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     if is_mostly_records(head) {
         return Ok(TraceFormat::WorldCup);
     }
-    // A control character, so not text, but fewer bytes than one record.
+    // A control character means that this is not text, but there are fewer bytes than one record.
     if head.len() < RECORD_BYTES && first_unprintable(head).is_some() {
         return Err(TraceError::TruncatedRecord {
             offset: 0,
@@ -112,7 +113,7 @@ fn checked_format(head: &[u8], format: TraceFormat) -> Result<TraceFormat, Trace
     }
 }
 
-/// Whether more than half of the records, and the first, have codes of the format.
+/// Whether the first record and more than half of all records have codes of the format.
 fn is_mostly_records(head: &[u8]) -> bool {
     let mut validity = records(head).map(|record| WorldCupRecord::decode(record).is_some());
     let first_is_valid = validity.next() == Some(true);
@@ -133,7 +134,7 @@ fn first_unprintable(head: &[u8]) -> Option<usize> {
         .position(|byte| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\n' | b'\r'))
 }
 
-/// State that later lines need.
+/// The state that is needed for later lines.
 #[derive(Default)]
 struct LogReader {
     hosts: Names,
@@ -226,7 +227,7 @@ fn read_lines<R: Read>(
     }
 }
 
-/// Skips the bytes up to the next line feed; false if the trace ends first.
+/// Skips the bytes up to the next line feed. Returns false if the trace ends first.
 fn skip_line<R: Read>(input: &mut Input<R>) -> Result<bool, TraceError> {
     loop {
         if let Some(length) = memchr(b'\n', input.bytes()) {

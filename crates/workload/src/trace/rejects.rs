@@ -1,10 +1,10 @@
-//! Rejected lines: the number of all, and a list of the first.
+//! Rejected lines: the number of all rejected lines, and a list of the first ones.
 
 use serde::{Serialize, Serializer};
 
 use crate::trace::log_line::Reject;
 
-/// The most rejected lines that are listed.
+/// Maximum number of rejected lines that are listed.
 pub const LISTED_REJECTS: usize = 100_000;
 
 /// A rejected line.
@@ -20,7 +20,7 @@ pub struct RejectedLine {
 /// The rejected lines of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Rejects {
-    /// All of them.
+    /// Number of all rejected lines.
     pub count: u64,
     /// The first [`LISTED_REJECTS`].
     pub lines: Vec<RejectedLine>,

@@ -11,28 +11,28 @@ pub struct Request<'a> {
     pub line: u64,
     /// Unix seconds.
     pub time_s: i64,
-    /// Number of the client, dense from 0 in order of first appearance.
+    /// Number of the client. Numbers start at 0, in order of first appearance, without gaps.
     pub client: u32,
-    /// Number of the object, dense from 0 in order of first appearance.
+    /// Number of the object. Numbers start at 0, in order of first appearance, without gaps.
     pub object: u32,
     /// Bytes of the response, if the trace has them.
     pub size_bytes: Option<u64>,
-    /// Status code; 0 for a World Cup code without an index.
+    /// Status code; 0 for the World Cup code "other".
     pub status: u16,
     /// Method.
     pub method: Method,
     /// Version of HTTP.
     pub version: HttpVersion,
-    /// Whether the server computed the response, judged by method and path.
+    /// Whether the server computed the response. Method and path decide this.
     pub dynamic: bool,
-    /// The fields in the file.
+    /// The fields as they are in the file.
     pub source: Source<'a>,
 }
 
 /// The line or record of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// A log line, and the URI its request names.
+    /// A log line, and the URI that its request names.
     Log {
         /// All fields.
         line: LogLine<'a>,

@@ -1,8 +1,8 @@
-//! Cuts a trace into sessions: requests of one client with short pauses share a connection.
+//! Cuts a trace into sessions. Requests of one client with short pauses share a connection.
 
 use crate::trace::error::TraceError;
 
-/// The window of published analyses of these logs, in seconds. Servers of that time closed a
+/// The window that published analyses of these logs use, in seconds. Servers of that time closed a
 /// connection after fifteen idle seconds.
 pub const SESSION_WINDOW_S: f64 = 15.0;
 
@@ -37,11 +37,12 @@ pub struct SessionPlace {
 }
 
 impl SessionCutter {
-    /// A request joins the session of its client if the last request was at most `window_s` seconds
-    /// ago. Times are whole seconds, so a fraction in the window has no effect.
+    /// A request belongs to the current session of its client if the client's last request was at
+    /// most `window_s` seconds ago. Times are whole seconds, so a fraction of a second in the
+    /// window has no effect.
     ///
     /// # Errors
-    /// The window is not from 0 to 10^6 seconds.
+    /// `window_s` is not from 0 to 10^6 seconds.
     pub fn new(window_s: f64) -> Result<Self, TraceError> {
         if !(0.0..=WINDOW_LIMIT_S).contains(&window_s) {
             return Err(TraceError::Window { window_s });
@@ -54,7 +55,8 @@ impl SessionCutter {
     }
 
     /// Assigns the next request of the trace to a session. A request with an earlier time than its
-    /// client's last one joins the same session: some servers log at the end of a response.
+    /// client's last request belongs to the same session, because some servers log at the end of a
+    /// response.
     #[inline]
     pub fn place(&mut self, client: u32, time_s: i64) -> SessionPlace {
         let at = client as usize;
@@ -81,7 +83,7 @@ impl SessionCutter {
         }
     }
 
-    /// Sessions so far.
+    /// Number of sessions so far.
     #[must_use]
     pub fn sessions(&self) -> u32 {
         self.sessions

@@ -25,13 +25,14 @@ pub struct Summary {
     pub format: TraceFormat,
     /// Accepted lines or records.
     pub requests: u64,
-    /// Rejected lines or records. Accepted and rejected ones add up to the file.
+    /// Number of rejected lines or records. Accepted and rejected ones add up to the lines of the
+    /// file.
     pub rejected: u64,
     /// The first [`crate::LISTED_REJECTS`] rejected lines.
     pub rejects: Vec<RejectedLine>,
-    /// Distinct clients: hosts of a log, client numbers of a World Cup trace.
+    /// Distinct clients. They are the hosts of a log, or the client numbers of a World Cup trace.
     pub clients: u64,
-    /// Distinct objects: URIs of a log, object numbers of a World Cup trace.
+    /// Distinct objects. They are the URIs of a log, or the object numbers of a World Cup trace.
     pub objects: u64,
     /// Bytes of all responses with a size.
     pub bytes: u64,
@@ -39,7 +40,7 @@ pub struct Summary {
     pub first_time: Option<String>,
     /// Latest time, ISO 8601 in UTC; null without requests.
     pub last_time: Option<String>,
-    /// Most requests in one second.
+    /// Maximum number of requests in one second.
     pub peak_per_s: u64,
     /// Requests by status code; `other` for a World Cup code without an index.
     #[serde(serialize_with = "by_status")]
@@ -50,7 +51,8 @@ pub struct Summary {
     pub requests_per_session: Spread,
     /// Shares of the sessions in the packets that the server sends.
     pub session_packets: SessionPackets,
-    /// The same for every hundredth of the sessions, and for bytes; empty without sessions.
+    /// The same shares for every hundredth of the sessions, for packets and for bytes. Empty
+    /// without sessions.
     pub session_curve: Vec<CurvePoint>,
     /// Other values of the official World Cup summaries (`*.check`).
     pub check: Check,
@@ -66,8 +68,8 @@ pub struct Spread {
 }
 
 /// Shares, 0 to 1, of the packets that a server sends ([`response_packets`]); null without
-/// sessions. If half or a tenth of the sessions is not a whole number, the session at the border
-/// counts in part.
+/// sessions. If a half or a tenth of the number of sessions is not a whole number, the session at
+/// the border counts in part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SessionPackets {
     /// Share of the half of the sessions that has the fewest packets.
@@ -76,8 +78,8 @@ pub struct SessionPackets {
     pub top_tenth_share: Option<f64>,
 }
 
-/// Values of the official World Cup summaries. Those of text logs are null or empty: they number
-/// neither clients nor objects nor servers.
+/// Values of the official World Cup summaries. For text logs, values that need numbers of clients,
+/// objects or servers are null or empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// Bytes per request.
@@ -102,7 +104,7 @@ pub struct Check {
     pub start_time_s: Option<i64>,
     /// Time of the last request in the file, Unix seconds.
     pub finish_time_s: Option<i64>,
-    /// Requests with an earlier time than the request before.
+    /// Requests with an earlier time than the previous request.
     pub out_of_order: u64,
     /// Requests by server.
     pub servers: BTreeMap<u8, u64>,
@@ -111,7 +113,7 @@ pub struct Check {
 /// Reads and summarizes a trace.
 ///
 /// # Errors
-/// See [`read_trace`]; also a `window_s` that is not from 0 to 10^6 seconds.
+/// The errors of [`read_trace`]. Also, `window_s` is not from 0 to 10^6 seconds.
 pub fn summarize<R: Read>(
     source: R,
     format: Option<TraceFormat>,
@@ -200,7 +202,7 @@ impl Counts {
         })
     }
 
-    /// Adds a request to the session of its client, or closes that session and opens the next.
+    /// Adds a request to the open session of its client, or closes that session and opens the next.
     #[inline]
     fn count_session(&mut self, client: u32, time_s: i64, bytes: u64) {
         let packets = response_packets(bytes);

@@ -10,8 +10,8 @@ const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// Reads time stamps. Stores the last one and its day, because consecutive lines mostly have the
-/// same.
+/// Reads time stamps. Stores the last time stamp and its day, because consecutive lines mostly have
+/// the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct StampReader {
     stamp: [u8; STAMP_BYTES],
@@ -94,14 +94,14 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 in the proleptic Gregorian calendar, by counting years from 1 March so
+/// Days from 1970-01-01 in the proleptic Gregorian calendar. Years are counted from 1 March, so
 /// that the leap day comes last.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    // 146,097 days in 400 years; 1970-01-01 is day 719,468 from 0000-03-01.
+    // 400 years have 146,097 days. 1970-01-01 is day 719,468 after 0000-03-01.
     era * 146_097 + day_of_era - 719_468
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn push_stamp(text: &mut String, time_s: i64) {
     );
 }
 
-/// ISO 8601 in UTC with whole seconds, such as `1995-07-01T04:00:01Z`.
+/// A time in ISO 8601, in UTC with whole seconds, such as `1995-07-01T04:00:01Z`.
 pub(crate) fn iso(time_s: i64) -> String {
     let (year, month, day) = civil_from_days(time_s.div_euclid(SECONDS_PER_DAY));
     let second = time_s.rem_euclid(SECONDS_PER_DAY);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_keeps_no_trace_of_a_stamp_it_refused() {
+    fn a_rejected_stamp_does_not_change_the_reader() {
         let mut reader = StampReader::default();
         let good = |stamp: &str| <[u8; 26]>::try_from(stamp.as_bytes()).unwrap();
         assert!(reader.read(&good("01/Jul/1995:00:00:01 -0400")).is_some());

@@ -3,7 +3,7 @@
 use crate::trace::format::RECORD_BYTES;
 use crate::trace::method::Method;
 
-/// Size field of a response without a size.
+/// Value of the size field if the size of the response is unknown.
 const NO_SIZE: u32 = u32::MAX;
 /// Number of file types; 12 is "other".
 const TYPES: u8 = 13;
@@ -11,7 +11,7 @@ const TYPES: u8 = 13;
 const DYNAMIC_TYPE: u8 = 6;
 /// Type "other".
 const OTHER_TYPE: u8 = 12;
-/// Status codes by index; index 37 is "other", returned as 0.
+/// Status codes by index. Index 37 is "other", for which the code is 0.
 const STATUS: [u16; 38] = [
     100, 101, 200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 305, 400, 401, 402, 403,
     404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 500, 501, 502, 503, 504, 505, 0,
@@ -24,13 +24,13 @@ pub struct WorldCupRecord {
     pub time_s: u32,
     /// Number of the client.
     pub client: u32,
-    /// Number of the object, a row of the object mappings.
+    /// Number of the object, which is a row of the object mappings.
     pub object: u32,
     /// Bytes of the response, if the record has them.
     pub size_bytes: Option<u32>,
-    /// Method's code, 0 to 8.
+    /// Code of the method, 0 to 8.
     pub method: u8,
-    /// Version's code, 0 to 3.
+    /// Code of the version, 0 to 3.
     pub version: u8,
     /// Index of the status code, 0 to 37.
     pub status_index: u8,
@@ -90,7 +90,7 @@ impl WorldCupRecord {
         bytes
     }
 
-    /// The status code; 0 for a code without an index.
+    /// The status code; 0 for the index of "other".
     #[inline]
     #[must_use]
     pub fn status(&self) -> u16 {
@@ -114,7 +114,7 @@ pub(crate) fn status_index(status: u16) -> u8 {
         .unwrap_or(STATUS.len() - 1) as u8
 }
 
-/// Type of a file, judged by its path.
+/// The type of a file. The path of the file determines it.
 #[must_use]
 pub(crate) fn kind_of_path(path: &[u8], dynamic: bool) -> u8 {
     if dynamic {

@@ -122,7 +122,7 @@ impl<W: Write> TraceWriter<W> {
         written
     }
 
-    /// Ends the file.
+    /// Completes the file.
     pub(crate) fn finish(self) -> Result<(), TraceError> {
         self.output.finish()
     }
@@ -136,7 +136,8 @@ pub(crate) struct Numbered {
     pub(crate) size_bytes: Option<u64>,
 }
 
-/// A request line for Combined Log Format, where a quote ends it: quotes become `%22`.
+/// A request line for Combined Log Format. A quote would end the line there, so quotes become
+/// `%22`.
 fn without_quotes(request: &[u8]) -> Cow<'_, [u8]> {
     if !request.contains(&b'"') {
         return Cow::Borrowed(request);

@@ -1,7 +1,7 @@
 """Settings that can be read, written and restored: a module for each kind.
 
-A change of the catalogue has a table `[setting]`; its `kind` names the class here. Values are text,
-in one form each: `normal` returns the form in which the kernel reports a value.
+A change of the catalogue has a table `[setting]`, whose `kind` names a class of this package.
+Values are text. `normal` converts a value into the form in which `read` returns it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from perpacket.errors import ConfigurationError, RunFailed
 
 
 class Setting(Protocol):
-    """One thing that can be read and written.
+    """One setting that can be read and written.
 
-    `read`, `check` and `write` raise `MachineLacks` if the machine lacks the thing or the right to
-    it, `ConfigurationError` if the value is wrong, and `Gone` if the interface no longer exists.
+    `read`, `check` and `write` raise `MachineLacks` if the machine lacks the setting or the right
+    to it, `ConfigurationError` if the value is wrong, and `Gone` if the interface no longer exists.
     """
 
     place: Place
     is_readable: bool
-    """Whether `read` reports the present state; commands cannot."""
+    """Whether `read` reports the present state; false for commands."""
 
     def title(self) -> str:
         """A name for people: `tx-tcp-segmentation of eth0`."""
@@ -50,7 +50,7 @@ class Setting(Protocol):
         ...
 
     def permanent(self, value: str) -> str | None:
-        """How to set the value at each start of the machine; None if there is no such way."""
+        """Instructions to set the value at each start of the machine; None if impossible."""
         ...
 
     def record(self) -> dict[str, str]:
@@ -63,11 +63,11 @@ class Gone(RunFailed):
 
 
 SEPARATOR = ";"
-"""Between the values of the parts of a setting, such as the queues of an interface, if they
-differ."""
+"""Separates the values of the parts of a setting, such as the queues of an interface, if the
+values differ."""
 
 MASK = "mask:"
-"""Before a mask, because `3` is also a list of processors."""
+"""Prefix of a mask; without it, `3` would be a list of processors."""
 
 
 def parts(value: str) -> list[str]:

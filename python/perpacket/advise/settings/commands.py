@@ -1,7 +1,7 @@
 """A pair of commands of the user: one changes something, the other undoes it.
 
-Nothing in the kernel shows which of the two ran last. So a file beside the journal exists from
-before the first command starts until the second one has succeeded.
+Nothing in the kernel shows which of the two ran last. Therefore a file beside the journal exists
+from before the first command until the second command has succeeded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from perpacket.whole_file import write_whole
 DONE, UNDONE = "done", "undone"
 
 LONGEST_S = 60.0
-"""A command that takes longer is an error."""
+"""Time limit of a command."""
 
 
 class Command:
-    """The state `done` from the start of one command to the end of the other."""
+    """A setting with the value `done` from the start of one command to the end of the other."""
 
     is_readable = True
 
@@ -39,15 +39,15 @@ class Command:
         return f"`{self.do}`"
 
     def read(self) -> str:
-        """The state that the file shows."""
+        """The state, from the existence of the file."""
         return DONE if self.marker.exists() else UNDONE
 
     def normal(self, value: str) -> str:
-        """States have one form."""
+        """The value unchanged, because states have only one form."""
         return value
 
     def check(self, value: str) -> None:
-        """Refuse a pair that lacks one."""
+        """Raise `ConfigurationError` if one of the two commands is missing."""
         if not self.do.strip() or not self.undo.strip():
             raise ConfigurationError(
                 "--do and --undo: both commands are needed",
@@ -67,8 +67,8 @@ class Command:
             self.marker.unlink(missing_ok=True)
 
     def _run(self, command: str) -> None:
-        """Run a command in the shell, whose number the marker has meanwhile."""
-        # Programs that stay have the file as output; a pipe would not end before they do.
+        """Run a command in a shell; the marker file has the shell's process id meanwhile."""
+        # Background programs keep the output open. Reading a pipe would wait for their end.
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             wrapped = 'echo $$ > "$1"; eval "$0"' if command is self.do else 'eval "$0"'
 
@@ -100,7 +100,7 @@ class Command:
             )
 
     def _end_first(self) -> None:
-        """Wait until the first command has ended: a killed trial leaves it running."""
+        """Wait until the first command has ended, which a killed trial leaves running."""
         end_s = time.monotonic() + LONGEST_S
         while time.monotonic() < end_s:
             try:
@@ -117,7 +117,7 @@ class Command:
         return self.place.shell(self.do if value == DONE else self.undo)
 
     def permanent(self, value: str) -> str | None:
-        """The user knows."""
+        """None, because perpacket does not know the effect of the command."""
         return None
 
     def record(self) -> dict[str, str]:

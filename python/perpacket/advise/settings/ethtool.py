@@ -1,4 +1,4 @@
-"""Settings of an interface that ethtool(8) shows: features, coalescing, channels."""
+"""Settings of an interface, as in ethtool(8): features, coalescing, channels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SWITCHES = {"on": True, "off": False}
 
 
 class _Interface:
-    """A setting of an interface, reached by pyroute2's ethtool."""
+    """A setting of an interface, read and written by pyroute2's ethtool."""
 
     is_readable = True
     shown = ""
-    """The name of the thing for people."""
+    """The name of the setting in messages."""
 
     def __init__(self, place: Place) -> None:
         """A setting of the place's interface."""
@@ -32,11 +32,11 @@ class _Interface:
         return f"{self.shown} of {self.place.interface}"
 
     def normal(self, value: str) -> str:
-        """Values have one form."""
+        """The value unchanged, because values have only one form."""
         return value
 
     def permanent(self, value: str) -> str | None:
-        """A systemd.link(5) file has the same settings, under other names."""
+        """The command for each start. A systemd.link(5) file has other names for the settings."""
         return (
             f"run at each start, as from a unit of systemd or a file in /etc/network/if-up.d: "
             f"{self.command(value)}"
@@ -72,7 +72,7 @@ class Feature(_Interface):
         return self.call("", lambda ethtool: "on" if self._entry(ethtool)[1].enable else "off")
 
     def check(self, value: str) -> None:
-        """Refuse other values, fixed features, and a lack of rights."""
+        """Raise an error for other values, for a fixed feature, and without the rights."""
         if value not in SWITCHES:
             raise ConfigurationError(f"{self.title()} = {value}: expected on or off", value=value)
 
@@ -89,7 +89,8 @@ class Feature(_Interface):
         def switch(ethtool: Any) -> None:
             features, entry = self._entry(ethtool)
             entry.enable = SWITCHES[value]
-            # The kernel stores the wish where another feature prevents it, and pyroute2 raises.
+            # If another feature prevents the change, the kernel only stores the request, and
+            # pyroute2 raises an error.
             with suppress(NotSupportedError):
                 ethtool.set_features(self.place.interface, features)
 
@@ -149,7 +150,7 @@ class _Parameter(_Interface):
         self.write(self.read())
 
     def check_range(self, value: str) -> None:
-        """Refuse a number that the driver does not accept."""
+        """Raise an error for a number that the driver does not accept."""
 
     def write(self, value: str) -> None:
         """Set the number."""
@@ -188,7 +189,7 @@ class Channels(_Parameter):
     group, flag = "channels", "-L"
 
     def check_range(self, value: str) -> None:
-        """Refuse more queues than the driver has, or none."""
+        """Raise an error for no queue, or for more queues than the driver has."""
 
         def most(ethtool: Any) -> int:
             channels = ethtool.get_channels(self.place.interface)

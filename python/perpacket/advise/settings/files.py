@@ -16,7 +16,7 @@ CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 AVAILABLE_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 
 ALLOWED_CONTROLS = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
-"""A namespace other than the first accepts only these (net/ipv4/tcp_cong.c)."""
+"""The congestion controls that a namespace other than the first accepts (net/ipv4/tcp_cong.c)."""
 
 
 def controls(place: Place) -> tuple[list[str], list[str]]:
@@ -28,7 +28,7 @@ def controls(place: Place) -> tuple[list[str], list[str]]:
 
 
 class Files:
-    """One value in every file that a pattern matches; `{interface}` is the place's."""
+    """One value in every file that a pattern matches; `{interface}` is the place's interface."""
 
     kind = "file"
     is_readable = True
@@ -51,7 +51,7 @@ class Files:
         return found
 
     def read(self) -> str:
-        """The value of all files, or one for each with `;` between them."""
+        """The value of all files, or, if they differ, the value of each, separated by `;`."""
 
         def inside() -> list[str]:
             return [" ".join(Path(path).read_text().split()) for path in self.paths()]
@@ -61,7 +61,7 @@ class Files:
         return values[0] if len(set(values)) == 1 else SEPARATOR.join(values)
 
     def normal(self, value: str) -> str:
-        """Spaces between numbers, as `read` returns them."""
+        """The value with single spaces between numbers, as `read` returns it."""
         return " ".join(value.split())
 
     def written(self, value: str) -> str:
@@ -69,7 +69,7 @@ class Files:
         return self.normal(value)
 
     def check(self, value: str) -> None:
-        """Raise an error if the present value cannot be restored: it is written over itself."""
+        """Write the present value over itself; raises an error if that fails."""
         self.write(self.read())
 
     def write(self, value: str) -> None:
@@ -124,7 +124,7 @@ class Sysctl(Files):
         return [self.pattern]
 
     def check(self, value: str) -> None:
-        """Also refuse words for numbers, and congestion controls that are not accepted."""
+        """Also raise an error for text instead of numbers, and for unusable congestion controls."""
         present = self.read()
         if self.name == CONGESTION_CONTROL:
             self._check_control(value, present)
@@ -138,7 +138,7 @@ class Sysctl(Files):
         super().check(value)
 
     def _check_control(self, value: str, present: str) -> None:
-        """Both the new and the present control must be accepted by the kernel."""
+        """Raise an error unless the namespace accepts both the new and the present control."""
         available, accepted = controls(self.place)
         if value not in available:
             raise ConfigurationError(
@@ -200,12 +200,12 @@ class Masks(Files):
             ) from None
 
     def read(self) -> str:
-        """The mask, marked as such because a mask such as `3` is also a list."""
+        """The mask with the prefix `MASK`."""
         found = super().read()
         return found if SEPARATOR in found else MASK + found
 
     def written(self, value: str) -> str:
-        """The mask alone."""
+        """The mask without its prefix."""
         return self.normal(value).removeprefix(MASK)
 
     def check(self, value: str) -> None:
@@ -232,7 +232,7 @@ class Affinity(Files):
         return f"processors of the interrupts of {self.place.interface}"
 
     def paths(self) -> list[str]:
-        """The lists; raises `MachineLacks` if the interface has no interrupts of its own."""
+        """The files of the lists; raises `MachineLacks` if the interface has no interrupts."""
         folder = self.pattern.replace("{interface}", self.place.interface)
         numbers = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         if not numbers:

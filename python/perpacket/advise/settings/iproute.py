@@ -11,7 +11,7 @@ from perpacket.advise.settings import Gone
 from perpacket.errors import ConfigurationError, MachineLacks
 
 LONGEST_S = 10.0
-"""A command that takes longer does not end by itself."""
+"""Time limit of a command."""
 
 SYSTEM_FOLDERS = "/usr/sbin:/sbin:/usr/bin:/bin"
 

@@ -19,7 +19,7 @@ IPV6_LEAST = 1280
 """The smallest MTU of IPv6 (RFC 8200, section 5)."""
 
 LARGEST = 2**31 - 1
-"""The limit of a driver that has none."""
+"""The limit for a driver that reports none."""
 
 
 class Mtu:
@@ -37,11 +37,11 @@ class Mtu:
         return f"MTU of {self.place.interface}"
 
     def read(self) -> str:
-        """Bytes."""
+        """The MTU in bytes."""
         return str(self._request(SIOCGIFMTU, 0, ""))
 
     def normal(self, value: str) -> str:
-        """Numbers have one form."""
+        """The value unchanged, because numbers have only one form."""
         return value
 
     def check(self, value: str) -> None:

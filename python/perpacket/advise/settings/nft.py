@@ -18,27 +18,27 @@ T = TypeVar("T")
 TABLE = "perpacket_trial"
 
 HOOKS = {1: "input", 3: "output"}
-"""The hooks that see the packets of local sockets; each has a chain of its name
-(include/uapi/linux/netfilter.h)."""
+"""The hooks for packets of local sockets (include/uapi/linux/netfilter.h). The table has a chain
+for each, with the hook's name."""
 
 NETLINK_NETFILTER, NFNL_SUBSYS_NFTABLES = 12, 10
 """The protocol, and its part for nftables (include/uapi/linux/netfilter/nfnetlink.h)."""
 
 NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END = 16, 17
-"""Between them, all messages take effect or none."""
+"""The kernel carries out all messages between these two, or none."""
 
 NLM_F_REQUEST, NLM_F_ACK = 0x1, 0x4
 NLM_F_EXCL, NLM_F_CREATE, NLM_F_APPEND = 0x200, 0x400, 0x800
 """Flags of include/uapi/linux/netlink.h."""
 
 SO_SNDBUFFORCE = 32
-"""A batch of thousands of rules is longer than a socket's usual buffer."""
+"""The option for a large send buffer, because thousands of rules exceed the default buffer."""
 
 LONGEST_S = 10.0
-"""The kernel needs less for a batch."""
+"""Time limit of a batch; the kernel needs less."""
 
 NEVER = "192.0.2.1"
-"""A source address that no packet has: a documentation address of RFC 5737."""
+"""A documentation address (RFC 5737), which no packet has as its source."""
 
 ACCEPT = 1
 """NF_ACCEPT of include/uapi/linux/netfilter.h: the chain's policy and the verdict of its rules."""
@@ -47,7 +47,7 @@ NFPROTO_IPV4 = 2
 
 
 class Rules:
-    """The number of such rules at each hook; without rules there is no table."""
+    """A setting for the number of these rules at each hook; with 0 rules there is no table."""
 
     is_readable = True
 
@@ -64,14 +64,14 @@ class Rules:
         return str(self._call("", _count))
 
     def normal(self, value: str) -> str:
-        """Numbers have one form."""
+        """The value unchanged, because numbers have only one form."""
         return value
 
     def check(self, value: str) -> None:
         """Raise an error for a value that is not a number, and without the rights."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
-        # Reading needs the same right as writing.
+        # This read fails without the right to write.
         if self._call("", _present):
             raise MachineLacks(
                 f"{self.title()}: the table exists already",
@@ -105,7 +105,7 @@ class Rules:
         )
 
     def permanent(self, value: str) -> str | None:
-        """A known cost is not kept."""
+        """None, because a known cost is never permanent."""
         return None
 
     def record(self) -> dict[str, str]:
@@ -124,7 +124,7 @@ def _count(tables: Any) -> int:
         if rule.get_attr("NFTA_RULE_TABLE") == TABLE
     ]
     counts = {own.count(hook) for hook in HOOKS.values()}
-    # A rule of somebody else makes the hooks differ, or is in a chain of its own.
+    # If somebody else added a rule, the hooks differ or there is another chain.
     return max(counts) if len(counts) == 1 and len(own) == 2 * max(counts) else len(own)
 
 

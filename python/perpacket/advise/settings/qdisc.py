@@ -14,7 +14,7 @@ DEFAULT_KIND = Path("/proc/sys/net/core/default_qdisc")
 
 
 class Discipline:
-    """The kind of the root discipline. The kernel's own default can be restored, others cannot."""
+    """The kind of the root discipline. Only the kernel's default can be restored."""
 
     is_readable = True
 
@@ -42,20 +42,20 @@ class Discipline:
         return f"default {kind}" if is_default else kind
 
     def normal(self, value: str) -> str:
-        """Kinds have one form."""
+        """The value unchanged, because kinds have only one form."""
         return value
 
     def check(self, value: str) -> None:
-        """Refuse an interface whose present discipline somebody configured.
+        """Raise an error if the present discipline cannot be restored or the new one is missing.
 
-        Its options could not be restored exactly. The new kind is tried and removed, because a
-        kernel may lack it.
+        The options of a discipline that somebody configured could not be restored exactly. The new
+        kind is tried and removed.
         """
         kind, is_default = self._root()
         if not is_default:
             raise MachineLacks(
                 f"{self.title()}: {kind} was configured, and its options could not be restored",
-                "remove it, or use `--do` and `--undo` with commands of yours",
+                "remove it, or use `--do` and `--undo` with commands of your own",
             )
         chosen = DEFAULT_KIND.read_text().strip()
         if kind not in ("noqueue", "mq", chosen):
@@ -65,7 +65,7 @@ class Discipline:
             )
         if value.startswith("default"):
             return
-        # A kernel may lack the kind, and shows it only where the kind is used.
+        # Only an attempt shows whether the kernel has the kind.
         trial = f"queueing discipline {value}"
         try:
             in_empty_namespace(lambda: iproute.run(Place(), words_of(value, "lo"), trial))

@@ -16,7 +16,7 @@ WRONG = (errno.EINVAL, errno.ERANGE)
 
 @contextmanager
 def refusals(title: str, value: str = "") -> Iterator[None]:
-    """Raise the kernel's error as one that names the setting and the value."""
+    """Turn the kernel's error into one that names the setting and the value."""
     from pyroute2.ethtool.ioctl import EthtoolError
     from pyroute2.netlink.exceptions import NetlinkError
 
@@ -39,7 +39,7 @@ def refusals(title: str, value: str = "") -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """The kernel's words for an error."""
+    """The kernel's message for an error."""
     if type(error).__name__ == "NotSupportedError":
         return "the driver does not support it"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

@@ -10,7 +10,7 @@ UNSET = "0"
 
 
 class RouteAttribute:
-    """A number of every IPv4 route of the main table through the place's interface; 0 is unset."""
+    """A number of every IPv4 route in the main table through the place's interface; 0 if unset."""
 
     is_readable = True
 
@@ -33,12 +33,12 @@ class RouteAttribute:
         return found
 
     def read(self) -> str:
-        """The value of all routes, or one for each with `;` between them."""
+        """The value of all routes, or, if they differ, the value of each, separated by `;`."""
         values = [_value(words, self.attribute) for words in self._routes()]
         return values[0] if len(set(values)) == 1 else SEPARATOR.join(values)
 
     def normal(self, value: str) -> str:
-        """Numbers have one form."""
+        """The value unchanged, because numbers have only one form."""
         return value
 
     def check(self, value: str) -> None:
@@ -69,7 +69,7 @@ class RouteAttribute:
         return self.place.shell("; ".join(" ".join(self._words(*pair)) for pair in pairs))
 
     def permanent(self, value: str) -> str | None:
-        """The configuration of the network, which differs between distributions."""
+        """A hint at the network's configuration, which differs between distributions."""
         return f"in the network's configuration, add to the route: {self.attribute} {value}"
 
     def record(self) -> dict[str, str]:

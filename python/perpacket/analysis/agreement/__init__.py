@@ -7,7 +7,7 @@
     throughput.py   throughput against connections
     handoff.py      the gain of handoff: simulated, by partial handoff, by LAWS
 
-Models have no points. They are computed from measured or simulated runs, seed by seed.
+Models have no points of the study. They are computed from measured or simulated runs, seed by seed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from perpacket.study.point import Point
 from perpacket.study.quantities import Rows
 
 AXES = {
-    share.QUESTION: "size_bytes",
-    throughput.QUESTION: "connections",
-    handoff.QUESTION: "nic_connections",
+    share.CHECK: "size_bytes",
+    throughput.CHECK: "connections",
+    handoff.CHECK: "nic_connections",
 }
 """The factor that each question varies."""
 
 
 def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
-    """Two methods for each number, question by question."""
+    """The comparisons of two methods, question by question."""
     names: dict[tuple[str, str], dict[int, str]] = {}
     for point in points:
         question, method = str(point.factors["question"]), str(point.factors["way"])
@@ -38,9 +38,9 @@ def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
     found = []
     for module in (share, throughput):
         by_method = {
-            method: names.get((module.QUESTION, method), {}) for method in (*METHODS, EMULATED)
+            method: names.get((module.CHECK, method), {}) for method in (*METHODS, EMULATED)
         }
         found += module.compare(rows, by_method)
         if module is share:
             found += emulated.compare_layers(rows, by_method)
-    return found + handoff.compare(rows, names.get((handoff.QUESTION, SIMULATED), {}))
+    return found + handoff.compare(rows, names.get((handoff.CHECK, SIMULATED), {}))

@@ -67,7 +67,7 @@ def segments_per_request(row: Row) -> float | None:
     """The segments sent and received per request."""
     if row["way"] != MEASURED:
         return _over_requests(row, "packets_per_s")
-    # Prefer the server's count in the window of the profile.
+    # Prefer the requests that the server counted in the window of the profile.
     requests, window_s = row.get("profiled_requests"), number(row, "window_s")
     segments_per_s = number(row, "segments_per_s")
     if isinstance(requests, int | float) and requests and window_s and segments_per_s:
@@ -117,6 +117,6 @@ def seeds_of(rows: Rows, *points: str) -> list[int]:
 
 
 def mean_of(rows: Mapping[int, Row], value: Callable[[Row], float | None]) -> float:
-    """The mean of a function over a point's runs; 0 where no run has a value."""
+    """The mean of a function over a point's runs; 0 if no run has a value."""
     found = [one for row in rows.values() if (one := value(row)) is not None]
     return sum(found) / len(found) if found else 0.0

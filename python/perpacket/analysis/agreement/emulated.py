@@ -1,8 +1,8 @@
 """An emulation of the measured scenario beside the measurement and the simulation.
 
-The emulator runs an unmodified kernel and the server that is measured, and counts instructions. It
-has no time, so its shares are of instructions. A measured share is of time: both agree if an
-instruction takes the same time in every layer. A simulated share of instructions has the same unit.
+The emulator runs an unmodified kernel and the measured server, and counts instructions. It has no
+time, so its shares are shares of instructions. Measured shares are shares of time. Both agree if an
+instruction takes the same time in every layer. Simulated runs also have shares of instructions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perpacket.analysis.agreement.scenario import Scenario
 from perpacket.analysis.methods import MethodComparison
 from perpacket.study.quantities import REGIONS, SEVEN, Row, Rows, present
 
-QUESTION = "layers"
+CHECK = "layers"
 TITLE = "Layers of the busy processor"
 
 Runs = Mapping[int, Row]
@@ -58,7 +58,7 @@ def compare_layers(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[M
     runs = [rows.get(names[method].get(size, ""), {}) for method in methods]
     found = []
     for level, region in enumerate(SEVEN):
-        scenario = Scenario(QUESTION, TITLE, f"{region}, files of {size:,} B", level)
+        scenario = Scenario(CHECK, TITLE, f"{region}, files of {size:,} B", level)
         found += compare(scenario, REGIONS[region], *runs)
     return found
 
@@ -79,7 +79,7 @@ def _why_time_differs(measured: Runs, emulated: Runs) -> str:
 
 
 def _why_kernels_differ(simulated: Runs, emulated: Runs) -> str:
-    """The layer whose instructions the simulated kernel and the emulated one divide least alike."""
+    """The assumption that fails: a layer whose shares of instructions differ most."""
     region, there, here = _largest_difference(simulated, emulated, costs.share_of_instructions)
     return (
         "that a kernel of 2003 divides its instructions as today's: "

@@ -18,7 +18,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.models import handoff, laws
 from perpacket.study.quantities import Row, Rows, number
 
-QUESTION = "handoff"
+CHECK = "handoff"
 TITLE = "Gain in requests by handoff"
 PARTIAL = "partial handoff"
 LAWS = "LAWS"
@@ -42,7 +42,7 @@ class ModelInputs:
 def model_inputs(none: Row, few: Row) -> ModelInputs | None:
     """The inputs from a run without handoff and one with few connections on the NIC.
 
-    None where the costs are not those of a possible machine.
+    None if the costs are impossible for a real machine.
     """
     share = number(few, "nic_packet_share")
     host = [costs.host_us(row) for row in (none, few)]
@@ -70,7 +70,7 @@ def compare(rows: Rows, names: Mapping[int, str]) -> list[MethodComparison]:
     """
     found = []
     for level in sorted(names)[1:]:
-        scenario = Scenario(QUESTION, TITLE, f"{level:,} connections on the NIC", level)
+        scenario = Scenario(CHECK, TITLE, f"{level:,} connections on the NIC", level)
         simulated = gain(rows, names, level)
         if level != INPUT_CONNECTIONS:
             partial = modelled(PARTIAL, rows, names, level)

@@ -19,7 +19,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.models import segments
 from perpacket.study.quantities import BUSY, Row, Rows, number
 
-QUESTION = "share"
+CHECK = "share"
 TITLE = "Network stack in the busy processor"
 MODEL = "line through two sizes, {}"
 
@@ -51,7 +51,7 @@ def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodCo
             method: costs.estimated(method, method, runs[method], costs.stack_share)
             for method in runs
         }
-        scenario = Scenario(QUESTION, TITLE, f"files of {size:,} B", size)
+        scenario = Scenario(CHECK, TITLE, f"files of {size:,} B", size)
         why = _differing_part(runs[MEASURED], runs[SIMULATED])
         found.append(
             scenario.compare(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED])

@@ -18,7 +18,7 @@ from perpacket.models import saturation
 from perpacket.study.doubts import CLIENT_IDLE_LEAST
 from perpacket.study.quantities import Row, Rows, number
 
-QUESTION = "connections"
+CHECK = "connections"
 TITLE = "Throughput relative to {} connections"
 MODEL = "bound by the server, {}"
 
@@ -28,7 +28,7 @@ def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodCo
     levels = sorted({level for of_method in names.values() for level in of_method})
     found = []
     for level in levels[1:]:
-        scenario = Scenario(QUESTION, TITLE.format(levels[0]), f"{level:,} connections", level)
+        scenario = Scenario(CHECK, TITLE.format(levels[0]), f"{level:,} connections", level)
         by_method = {method: relative(rows, method, names[method], level) for method in METHODS}
         runs = {method: rows.get(names[method].get(level, ""), {}) for method in METHODS}
         why = _why_methods_differ(rows, names, level)

@@ -1,7 +1,11 @@
-"""Real web applications as servers under test: prepared once, started at once, checked by content.
+"""Real web applications as servers under test.
 
-An application is a folder of `library/`: `application.toml` and the files that it names. `file`
-reads it, `packages` installs what it needs, `preparation` builds its folder once and caches it,
-`running` starts a copy of that folder, and `sessions` lets the agent's clients walk through its
-pages.
+An application is a folder of `library/`: `application.toml` and the files that it names.
+
+    file.py         reads that file
+    packages.py     installs the packages
+    preparation.py  builds the application's folder once, and caches it
+    running.py      starts a copy of that folder, with its programs
+    folder.py       the files and programs in a folder
+    sessions.py     sends the agent's clients through the pages, and checks every answer
 """

@@ -1,7 +1,8 @@
 """One application in a process of its own: `python -m perpacket.measure.applications NAME ADDRESS`.
 
-Its programs descend from this process, so a profile of the process has all of them. It runs on the
-processors and in the network namespace of its parent, until SIGINT or SIGTERM.
+The application's programs descend from this process, so a profile of the process includes all of
+them. The process runs on its parent's processors and in its network namespace, until SIGINT or
+SIGTERM.
 """
 
 from __future__ import annotations

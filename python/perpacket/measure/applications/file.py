@@ -1,4 +1,4 @@
-"""The file of an application, `application.toml`: what it needs, how it starts, how it is used."""
+"""The file `application.toml`: an application's packages, preparation, programs and sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.study.validation import problem_text
 
 LIBRARY = Path(str(resources.files("perpacket.measure.applications"))) / "library"
-"""The folder of our applications, one folder each."""
+"""The folder of the built-in applications, with a folder for each."""
 
 FILE = "application.toml"
 COMPONENT = "component.toml"
@@ -26,10 +26,11 @@ DESCRIPTION = {"title", "stands_for", "session", "warmup_s", "option"}
 """Keys that do not change the prepared folder."""
 
 CHOICE = "+"
-"""Between an application's name and the option with which it runs."""
+"""Separates an application's name from the option with which it runs."""
 
 PLACEHOLDER = re.compile(r"@([a-z_]+)@")
-"""A placeholder in commands and files, like `@folder@`. TOML, nginx and Perl have other braces."""
+"""A placeholder in commands and files, such as `@folder@`. Braces would be ambiguous, because TOML,
+nginx and Perl use them."""
 
 Part = Literal["web server", "interpreter", "application server", "database"]
 
@@ -49,13 +50,13 @@ class Archive(Table):
 
     @property
     def name(self) -> str:
-        """The name of the file, as Maven gives it."""
+        """The name that Maven uses for the file."""
         _, name, version, packaging = self.artifact.split(":")
         return f"{name}-{version}.{packaging}"
 
 
 class Packages(Table):
-    """What must be installed."""
+    """The packages that must be installed."""
 
     debian: list[str] = Field(default_factory=list)
     maven: list[Archive] = Field(default_factory=list)
@@ -66,23 +67,26 @@ class Step(Table):
 
     command: list[str] = Field(min_length=1)
     during: list[str] = Field(default_factory=list)
-    """The programs that run meanwhile."""
+    """The programs that run during the command."""
 
 
 class Program(Table):
-    """A program of the running application, in the order of their starts."""
+    """A program of the running application. Programs start in the order of the file."""
 
     name: str
     part: Part
     command: list[str] = Field(min_length=1)
     ready: str
-    """The name of the port that it listens on when it is ready, or the path of its socket."""
+    """The program is ready when it listens on the port of this name, or when the socket at this
+    path exists."""
     log: str = ""
-    """The file of its errors in the application's folder; empty: its standard error."""
+    """The file in the application's folder to which the program writes errors; if empty, the
+    program
+    writes them to standard error."""
 
 
 class Option(Table):
-    """Another way to run the application: settings that differ from its own."""
+    """A variant of the application: settings that replace the application's."""
 
     title: str
     settings: dict[str, str] = Field(min_length=1)
@@ -96,7 +100,7 @@ class Component(Table):
     """Folders of programs, before those of PATH."""
     environment: dict[str, str] = Field(default_factory=dict)
     ports: list[str] = Field(default_factory=list)
-    """Names of ports: `web` is the placeholder `@web_port@`."""
+    """Names of ports; the placeholder of port `web` is `@web_port@`."""
     settings: dict[str, str] = Field(default_factory=dict)
     """Placeholders in files and in commands of programs, with their values."""
     files: list[str] = Field(default_factory=list)
@@ -104,7 +108,7 @@ class Component(Table):
     prepare: list[Step] = Field(default_factory=list)
     program: list[Program] = Field(default_factory=list)
     session: dict[str, object] = Field(default_factory=dict)
-    """What clients do; the agent reads and checks it (`crates/load/src/http/application`)."""
+    """The clients' requests; the agent reads this table (`crates/load/src/http/application`)."""
 
 
 class Application(Component):
@@ -112,15 +116,15 @@ class Application(Component):
 
     title: str
     stands_for: str = ""
-    """The application of a document that it replaces."""
+    """The application of a document that this application replaces."""
     uses: list[str] = Field(default_factory=list)
-    """Components of the library, which come first."""
+    """Components of the library. Their packages, steps and programs precede the application's."""
     warmup_s: float = Field(default=8, ge=0, le=600)
-    """Seconds of load after which its code is compiled and its caches are full."""
+    """Seconds of load after which the application's code is compiled and its caches are full."""
     tls: bool = False
     """Whether clients use TLS on the port `web`."""
     option: dict[str, Option] = Field(default_factory=dict)
-    """Options by name: `NAME+OPTION` is the application with that option."""
+    """Options by name; `NAME+OPTION` names the application with an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,13 @@ class Definition:
     """An application with its components, in order, and the folder of each."""
 
     name: str
-    """Its name, with its option if it has one: `wordpress+jit`."""
+    """The application's name, with the option if any: `wordpress+jit`."""
     application: Application
     parts: Sequence[tuple[Path, Component]]
 
     @property
     def own_name(self) -> str:
-        """Its name without an option. All options share the prepared folder."""
+        """The name without an option. All options share the prepared folder."""
         return self.name.partition(CHOICE)[0]
 
     @property
@@ -146,7 +150,7 @@ class Definition:
 
     @property
     def sessions(self) -> Path:
-        """The file with the sessions: the application's, or that of a component."""
+        """The file with the sessions: the application's own, or a component's."""
         place = next(place for place, part in reversed(self.parts) if part.session)
         return place / (FILE if place == self.parts[-1][0] else COMPONENT)
 
@@ -194,9 +198,9 @@ class Definition:
                 yield folder, step
 
     def fingerprint(self, versions: str) -> str:
-        """A name for all that the preparation depends on, with the versions of packages.
+        """A digest of everything that the preparation depends on, 16 characters long.
 
-        It has 16 characters. How the application is described and used is no part of it.
+        It includes the versions of packages. It does not include the keys in `DESCRIPTION`.
         """
         digest = hashlib.sha256(versions.encode())
         for folder, part in self.parts:
@@ -230,7 +234,7 @@ def load(name: str) -> Definition:
             f"{name}: there is no application of that name",
             parameter="NAME",
             value=name,
-            allowed=f"there are {', '.join(names())}; a path with a slash names a folder",
+            allowed=f"expected one of {', '.join(names())}, or the path of a folder, with a slash",
         )
     application = read(folder / FILE, Application)
     components = [
@@ -280,7 +284,7 @@ def check_options(file: Path, definition: Definition) -> None:
 def check_ports(file: Path, definition: Definition) -> None:
     """Raise `ConfigurationError` for a missing port `web`, or a program on an unknown one."""
     if "web" not in definition.ports:
-        raise ConfigurationError(f"{file}: ports: expected one of the name web")
+        raise ConfigurationError(f"{file}: ports: expected a port of the name web")
     for program in definition.programs:
         if "@" not in program.ready and program.ready not in definition.ports:
             raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""A folder of an application: its files with placeholders replaced, its programs on a host.
+"""A folder of an application: files with placeholders replaced, and running programs.
 
-The preparation and each start have a folder of their own. Programs run as an unprivileged user,
-who owns the folder. Placeholders such as `@folder@` and `@web_port@` are those of `values`.
+The preparation has a folder, and so has each running application. Programs run as an unprivileged
+user, who owns the folder. `Folder.values` lists the placeholders, such as `@folder@`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from perpacket.measure.applications.file import PLACEHOLDER, Definition, Program
 from perpacket.measure.hosts.contract import Host, Process
 
 USER = "nobody"
-"""The user of all programs where root starts them: PostgreSQL and others refuse root."""
+"""The user of all programs that root starts, because PostgreSQL and others refuse to run as
+root."""
 
 READY_S = 120.0
-"""Time limit of a program for listening: a JVM on a busy machine needs half of it."""
+"""Time limit for a program to listen; a JVM on a busy machine needs half of this time."""
 
 STEP_S = 900.0
 """Time limit of a step of the preparation."""
 
 LAST_LINES = 5
-"""Lines of a program's errors in a message."""
+"""The number of lines of a program's errors in a message."""
 
 STOP_S = 20.0
-"""Time limit for the end of a program: databases write what they have in memory."""
+"""Time limit for a program to end. A database first writes its memory to disk."""
 
 AGENT = "perpacket-agent"
 """The copy of the agent in the folder, for programs of applications."""
@@ -69,12 +70,12 @@ class Folder:
 
     @property
     def url(self) -> str:
-        """The address of the server of the pages."""
+        """The URL of the server of the pages."""
         scheme = "https" if self.definition.application.tls else "http"
         return f"{scheme}://{self.host.address}:{self.ports['web']}"
 
     def write_files(self) -> None:
-        """Write the files of all components, and give the folder to the user of the programs."""
+        """Write the files of all components, and make the programs' user the folder's owner."""
         for place, part in self.definition.parts:
             for name in part.files:
                 source = place / name
@@ -84,12 +85,12 @@ class Folder:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(self.fill(source.read_text(encoding="utf-8"), source))
         if self.definition.uses_agent:
-            # The programs' user may not read the folder of our installation.
+            # The programs' user may lack the right to read perpacket's installation.
             shutil.copy2(self.host.agent(), self.path / AGENT)
         own(self.path)
 
     def fill(self, text: str, where: object) -> str:
-        """A text with its placeholders replaced; `where` is named if one is unknown."""
+        """A text with placeholders replaced; an unknown one is an error that names `where`."""
         values = self.values
         for name in PLACEHOLDER.findall(text):
             if name not in values:
@@ -100,10 +101,10 @@ class Folder:
         return PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """A command as its user runs it, with the application's variables and programs."""
+        """A command that runs as the programs' user, with the application's variables and PATH."""
         definition = self.definition
         path = ":".join([*definition.paths, os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-        # The programs' user may not write to root's own folder for temporary files.
+        # The programs' user may lack the right to write to root's folder for temporary files.
         own = {"PATH": path, "LC_ALL": "C.UTF-8", "TMPDIR": "@folder@"}
         variables = own | dict(definition.environment)
         settings = [f"{name}={self.fill(text, name)}" for name, text in variables.items()]
@@ -111,7 +112,7 @@ class Folder:
         return [*as_user(), "env", f"--chdir={self.path}", *settings, *filled]
 
     def run(self, step: Step) -> None:
-        """Run a step to its end, with the programs that it needs beside it."""
+        """Run a step to its end. The programs of `during` run meanwhile."""
         for program in self.definition.programs:
             if program.name in step.during:
                 self.start(program)
@@ -162,7 +163,7 @@ class Folder:
         return "\n".join(["it printed:", *lines]) if lines else "it printed nothing"
 
     def stop(self) -> None:
-        """Stop the programs, the last first."""
+        """Stop the programs in reverse order of their starts."""
         for process in reversed(list(self.running.values())):
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGTERM)  # MariaDB ignores the first signal of `stop`
@@ -171,7 +172,7 @@ class Folder:
 
 
 def identity() -> tuple[str, str]:
-    """The user and group of the programs: `USER` where root starts them, else our own."""
+    """The user and group of the programs: `USER` if root starts them, else the current ones."""
     import grp
 
     entry = pwd.getpwnam(USER) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
@@ -179,7 +180,10 @@ def identity() -> tuple[str, str]:
 
 
 def as_user() -> list[str]:
-    """The words before a command that becomes that user's, and still ends with its parent."""
+    """The start of a command line that runs the rest as that user.
+
+    The command still ends when its parent ends.
+    """
     if os.geteuid() != 0:
         return []
     user, group = identity()
@@ -190,7 +194,7 @@ def as_user() -> list[str]:
 
 
 def own(folder: Path) -> None:
-    """Give a folder and all in it to the user of the programs."""
+    """Make the programs' user the owner of a folder and of everything in it."""
     if os.geteuid() != 0:
         return
     user, group = identity()

@@ -1,4 +1,4 @@
-"""The packages of an application: which are missing, how large they are, their installation."""
+"""The packages of an application: finds missing ones, reports their size, and installs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perpacket.errors import MachineLacks, RunFailed
 from perpacket.measure.applications.file import Archive
 
 POLICY = Path("/usr/sbin/policy-rc.d")
-"""If it ends with 101, packages of servers start no service (invoke-rc.d(8))."""
+"""A program that decides whether a package may start a service; 101 means no (invoke-rc.d(8))."""
 
 PLAIN = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 
@@ -54,7 +54,7 @@ def require_installer(names: Sequence[str]) -> None:
 
 
 def size(names: Sequence[str]) -> str:
-    """What apt-get would download and store, in its own words."""
+    """The lines of apt-get on the amounts that it would download and store."""
     done = _apt("--assume-no", names)
     found = " ".join(SIZE.findall(done.stdout))
     if not found and "Unable to locate package" in done.stderr:
@@ -76,7 +76,7 @@ def install(names: Sequence[str]) -> None:
 
 @contextmanager
 def services_that_do_not_start() -> Iterator[None]:
-    """Within, packages of servers do not start them; somebody's own policy stays as it is."""
+    """Inside the context, packages start no services. An existing policy is not changed."""
     if POLICY.exists():
         yield
         return
@@ -99,7 +99,7 @@ def fetch(archives: Sequence[Archive], folder: Path) -> None:
         raise MachineLacks("mvn: no such program", "run `apt-get install maven`")
     for archive in archives:
         with tempfile.TemporaryDirectory(prefix="perpacket-maven-") as place:
-            # An empty folder has no pom.xml, which would be read.
+            # Maven would read a pom.xml in the current folder; an empty folder has none.
             done = _run(
                 [
                     *("mvn", "--batch-mode", "--quiet", "dependency:copy"),

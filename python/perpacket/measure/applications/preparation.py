@@ -1,7 +1,7 @@
 """The preparation of an application: its folder, built once and cached.
 
-The cache's key is made of the application's files and the versions of its packages. A folder is
-built under another name and renamed, so that a killed preparation leaves no half one.
+The cache's key is a digest of the application's files and the versions of its packages. A folder is
+built under another name and then renamed, so that a killed preparation leaves no incomplete folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ARCHIVES = "archives"
 """The folder for files from Maven, in the application's folder."""
 
 PARTIAL = "new-"
-"""Start of the name of a folder that is being built; its owner follows."""
+"""Prefix of the name of a folder that is not complete yet; the owner follows."""
 
 
 def cache() -> Path:
-    """The folder of prepared applications, which the user of the programs can read."""
+    """The folder of prepared applications; the programs' user can read it."""
     if os.geteuid() == 0:
         return Path("/var/cache/perpacket/applications")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -54,15 +54,15 @@ def require(definition: Definition) -> Path:
 
 
 def ports_of(definition: Definition) -> dict[str, int]:
-    """A free port for each of the application's."""
+    """A free port for each name of a port in the application."""
     names = definition.ports
     return dict(zip(names, free_ports(len(names)), strict=True))
 
 
 def prepare(definition: Definition, note: Callable[[str], None]) -> Path:
-    """Build the folder of an application if there is none; its packages must be installed.
+    """Build the folder of an application if there is none. The packages must be installed.
 
-    `note` receives what is being done. Raises `RunFailed` for a step that fails, with its output.
+    Calls `note` with a text before each step. Raises `RunFailed` with the output of a failed step.
     """
     place = place_of(definition)
     if place.is_dir():
@@ -71,7 +71,7 @@ def prepare(definition: Definition, note: Callable[[str], None]) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     remove_folders(PARTIAL, root)
     outer = root / f"{PARTIAL}{own_name()}-{definition.name}"
-    partial = outer / definition.name  # of the programs' user; the folder around it is ours
+    partial = outer / definition.name  # the programs' user owns it, and this process its parent
     partial.mkdir(mode=0o755, parents=True)
     try:
         with hosts.loopback() as bed:

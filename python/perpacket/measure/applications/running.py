@@ -28,10 +28,10 @@ from perpacket.measure.hosts.record import folder_path, own_name, start_ticks
 from perpacket.whole_file import write_whole
 
 PREFIX = "perpacket-application-"
-"""Start of the name of a running application's folder; the testbed's owner follows."""
+"""Prefix of the name of a running application's folder; the owner follows."""
 
 SUFFIX = ".application"
-"""Suffix of the file that describes a running application."""
+"""Suffix of the name of a file that describes a running application."""
 
 STOP_S = 60.0
 """Time limit for the end of an application's process."""
@@ -45,7 +45,7 @@ def started(definition: Definition, host: Host, web_port: int | None = None) -> 
     """
     prepared = preparation.require(definition)
     outer = Path(host.make_folder(PREFIX))
-    path = outer / definition.name  # of the programs' user; the folder around it is ours to remove
+    path = outer / definition.name  # the programs' user owns it, and this process its parent
     ports = preparation.ports_of(definition)
     if web_port is not None:
         ports["web"] = web_port
@@ -86,13 +86,13 @@ def present_or_started(definition: Definition) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A running application, as other processes find it."""
+    """The description of a running application for other processes."""
 
     name: str
     url: str
     folder: str
     owner: str
-    """The process that stops the application at its end, as `own_name` names it."""
+    """The `own_name` of the process that runs the application, and stops it when it ends."""
     programs: list[dict[str, str | int]]
     """Each program's name, part and process id."""
 
@@ -119,7 +119,7 @@ def describe(folder: Folder) -> Description:
 
 @contextmanager
 def published(description: Description) -> Iterator[None]:
-    """Within, other processes find the running application."""
+    """Inside the context, other processes can find the running application."""
     file = file_of(description.name)
     records()
     write_whole(file, json.dumps(asdict(description)))
@@ -135,7 +135,7 @@ def file_of(name: str) -> Path:
 
 
 def find(name: str) -> Description | None:
-    """The running application of that name; removes the file of one whose owner has ended."""
+    """The running application of that name, if any; removes the file of an ended owner."""
     file = file_of(name)
     try:
         description = Description(**json.loads(file.read_text(encoding="utf-8")))
@@ -148,10 +148,10 @@ def find(name: str) -> Description | None:
 
 
 def require(name: str) -> Description:
-    """The running application of that name; raises `RunFailed` if it does not run."""
+    """The running application of that name; raises `RunFailed` if there is none."""
     description = find(name)
     if description is None:
-        raise RunFailed(f"{name} does not run", f"start it: perpacket application start {name}")
+        raise RunFailed(f"{name} is not running", f"start it: perpacket application start {name}")
     return description
 
 

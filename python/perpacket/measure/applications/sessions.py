@@ -1,4 +1,4 @@
-"""The sessions of an application, run by the agent: its clients, and the check of every answer."""
+"""The sessions of an application: the agent's clients request pages and check every answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perpacket.measure import agent
 from perpacket.measure.applications.file import Definition
 
 TIME_LIMIT = "60s"
-"""Time limit of an answer: the first page of an interpreter compiles the application."""
+"""Time limit of an answer. An interpreter compiles the application for its first page."""
 
 
 class Page(TypedDict):
@@ -30,14 +30,14 @@ class Checked(TypedDict):
 
 
 def trust(definition: Definition) -> list[str]:
-    """Options for the certificate that the preparation makes, which no authority signs."""
+    """Options that accept the certificate of the preparation, which no authority has signed."""
     return ["--insecure"] if definition.application.tls else []
 
 
 def check(
     definition: Definition, url: str, seed: int, each: int, most: int, limit: str = TIME_LIMIT
 ) -> tuple[Checked, int]:
-    """One client walks until each page was requested `each` times, or `most` in all.
+    """Let one client request pages until each has `each` requests, or all have `most`.
 
     Returns the answers and the agent's exit status: 0 if at most one in a thousand is wrong.
     Raises `RunFailed` with the agent's message if no session ran.

@@ -1,8 +1,8 @@
 """Runs of the microbenchmarks as points of a study: one size, stride or ring at a time.
 
-`bench` itself runs all of them in order. Here each point is a process of its own, in random order
-within blocks. So drift affects all points alike, and the interval includes the differences between
-processes: their pages and the processor's clock.
+The verb `bench` runs all of them in order. A study runs each point in a process of its own, in
+random order within blocks. Drift then affects all points alike. The interval includes the
+differences between processes, which have other pages and another clock of the processor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHAIN_S = 3.0
 """Approximate time of the whole chain of dependent loads."""
 
 LONGEST_S = 600.0
-"""Time limit; a benchmark needs under a minute at its defaults."""
+"""Time limit of a benchmark, which needs under a minute at its defaults."""
 
 MEMORY_SHARE = 0.5
 """Largest share of the available memory for a working set."""
@@ -96,13 +96,13 @@ class BenchPlan(BaseModel):
         row = numbers(rows[-1])
         if "ns" in row:
             row["latency_ns"] = row.pop("ns")
-        # The point's factors have the levels.
+        # The observation does not repeat the levels, which are the point's factors.
         levels = {"operation", "working_set_bytes", "stride_words", "kind", "members", "pinned"}
         return {name: value for name, value in row.items() if name not in levels}
 
 
 def edges(report: Answer) -> dict[str, object]:
-    """The sizes at which latency rises, by the cache that ends there, `unnamed` without one."""
+    """The sizes at which latency rises, by the cache of that size, or `unnamed`."""
     found: dict[str, object] = {}
     listed = report.get("edges")
     for edge in listed if isinstance(listed, list) else ():
@@ -154,7 +154,7 @@ def machine_of(host: Host) -> Mapping[str, object]:
 
 
 def too_large(plans: Mapping[str, BenchPlan], available_bytes: float) -> dict[str, str]:
-    """The points whose working sets do not fit this machine's memory, and why."""
+    """The points whose working sets do not fit this machine's memory, with the reason."""
     found = {}
     for name, plan in plans.items():
         members = plan.members if plan.kind == "switch" else 1

@@ -5,10 +5,15 @@
         server.wait_for_line("ready", timeout_s=60)
         bed.clients[0].run([...], timeout_s=60)
 
-`contract.py` defines testbeds and hosts, and `hosting.py` stops them. `local.py` has hosts of this
-machine and loopback, `namespaces.py` and `network.py` hosts in network namespaces, `routed.py` a
-router with hosts, `machines.py` hosts over ssh. `record.py` finds and removes the leftovers of a
-killed run. Large packages are imported where they are used.
+contract.py     the interfaces of testbeds and hosts
+    hosting.py      their base classes, which stop all processes
+    local.py        this machine as host, and the loopback testbed
+    namespaces.py   hosts in network namespaces; network.py makes the devices
+    routed.py       a router and its hosts
+    machines.py     hosts over ssh
+    record.py       finds and removes the leftovers of a killed run
+
+Functions import large packages, so that importing this package is fast.
 """
 
 from __future__ import annotations
@@ -43,7 +48,8 @@ def loopback(
 ) -> Testbed:
     """The loopback of this machine, which needs no rights and reports its limits.
 
-    In a network namespace, `address` is one that other namespaces reach.
+    `address` is the server's address. In a network namespace, use an address that other namespaces
+    can reach.
     """
     return Loopback(divide(server_cpus, client_cpus), address=address)
 
@@ -62,14 +68,15 @@ def namespaces(
 ) -> Testbed:
     """A server and clients in network namespaces, after removing the leftovers of dead runs.
 
-    Latency and rate are those of the server's link, each way. The rate is in bits per second with
-    Ethernet headers, and its queue has `queue_packets` frames. Netem makes them; our own link does
-    if `use_netem` is false, the kernel has no netem, or there is a loss.
+    The latency and the rate are those of the server's link in each direction. The rate counts bits
+    of frames with Ethernet headers. The link's queue has `queue_packets` frames. Netem implements
+    the link. The agent's link does, if `use_netem` is false, if the kernel has no netem, or if
+    there is a loss.
 
     `sysctls` are set in every host, such as `{"net.ipv4.tcp_timestamps": "0"}`. A
     host's congestion control must be in the machine's `net.ipv4.tcp_allowed_congestion_control`.
 
-    Raises `MachineLacks` where namespaces or links cannot be made, `ConfigurationError` for values
+    Raises `MachineLacks` if namespaces or links cannot be made, `ConfigurationError` for values
     out of range.
     """
     return Namespaces(
@@ -93,7 +100,7 @@ def routed(
 ) -> Routed:
     """A router with an interface for each of `hosts` hosts, all in network namespaces.
 
-    `sysctls` are set in the router too. Raises `MachineLacks` where namespaces or devices cannot
+    `sysctls` are set in the router too. Raises `MachineLacks` if namespaces or devices cannot
     be made, `ConfigurationError` for values out of range.
     """
     return Routed(divide(router_cpus, host_cpus), hosts=hosts, sysctls=sysctls)
@@ -102,8 +109,8 @@ def routed(
 def machines(server: str, clients: Sequence[str], *, ssh_options: Sequence[str] = ()) -> Testbed:
     """Other machines, each `[user@]host[:port]`, over ssh without prompts.
 
-    Clients connect to the server by the name given here. `ssh_options` precede the destination of
-    each ssh command, such as `["-i", "key"]`. By default processes run on all processors.
+    Clients connect to the server by the name in `server`. `ssh_options`, such as `["-i", "key"]`,
+    precede the destination of each ssh command. By default processes run on all processors.
 
     Raises `MachineLacks` when a machine cannot be reached.
     """

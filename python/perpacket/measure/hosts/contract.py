@@ -18,7 +18,7 @@ class Completed:
     """An ended process and its output."""
 
     returncode: int
-    """Its exit status; negative is the signal that ended it."""
+    """The exit status, or -N if signal N ended the process."""
     stdout: str
     stderr: str
 
@@ -28,21 +28,21 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its process id on its host."""
+        """The process id on the host."""
 
     @property
     def stdout(self) -> str:
-        """Its standard output until now."""
+        """The standard output until now."""
 
     @property
     def stderr(self) -> str:
-        """Its standard error until now."""
+        """The standard error until now."""
 
     def poll(self) -> int | None:
-        """Its exit status, `None` while it runs."""
+        """The exit status; `None` while the process runs."""
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; its exit status. Raises `RunFailed` after the time limit."""
+        """Wait for the end and return the exit status. Raises `RunFailed` after the time limit."""
 
     def wait_for_line(self, pattern: str, timeout_s: float) -> Match[str]:
         """Wait for the first line of either output that matches.
@@ -51,13 +51,16 @@ class Process(Protocol):
         """
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; does nothing after its end."""
+        """Send a signal, unless the process has ended."""
 
     def stop(self, timeout_s: float = 5) -> int:
-        """End it and its children: SIGINT, then SIGTERM, then SIGKILL; its exit status."""
+        """End the process and its children: SIGINT, then SIGTERM, then SIGKILL.
+
+        Returns the exit status.
+        """
 
     def result(self, timeout_s: float | None = None) -> Completed:
-        """Wait for its end; its output. Raises `RunFailed` after the time limit."""
+        """Wait for the end and return the output. Raises `RunFailed` after the time limit."""
 
 
 class Host(Protocol):
@@ -65,20 +68,21 @@ class Host(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """The host's name in reports."""
 
     @property
     def address(self) -> str:
-        """Its address for the other hosts."""
+        """The address at which the other hosts reach this one."""
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """The processors of its processes."""
+        """The processors on which the host's processes run."""
 
     def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> Process:
         """Start a process on the host's processors, or on those given.
 
-        The testbed stops it at its own end. Raises `MachineLacks` if there is no such program.
+        The testbed stops the process when the testbed closes. Raises `MachineLacks` if there is no
+        such program.
         """
 
     def run(
@@ -92,22 +96,23 @@ class Host(Protocol):
     def put(self, local: Path, remote: str) -> None:
         """Copy a file to the host, and make its parent folders."""
 
-    def holder(self) -> str:
-        """The owner of our files on this host: `own_name` of a process there that ends when we do.
+    def owner(self) -> str:
+        """The `own_name` of the process that owns this run's temporary files on the host.
 
-        A later run on that host may remove the files of an owner that has ended.
+        That process runs on the host and ends when this process ends. A later run may then remove
+        the files.
         """
 
     def make_folder(self, prefix: str) -> str:
-        """A new folder for temporary files that all users may read, named `prefix` and the owner.
+        """Make a folder for temporary files, readable by all users, named by `prefix` and owner.
 
-        Folders with that prefix whose owner has ended are removed first. The caller removes the new
+        First removes the folders with that prefix whose owner has ended. The caller removes the new
         folder.
         """
 
 
 class Testbed(AbstractContextManager["Testbed"], Protocol):
-    """A server, its clients and the network between them; leaving the context removes all."""
+    """A server, its clients and the network between them; leaving the context removes them."""
 
     @property
     def server(self) -> Host:
@@ -128,13 +133,13 @@ class Testbed(AbstractContextManager["Testbed"], Protocol):
     def set_latency(self, one_way_us: float) -> None:
         """Set the delay between server and clients, the same in both directions.
 
-        Open connections may break. Raises `MachineLacks` where the testbed cannot add latency.
+        Open connections may break. Raises `MachineLacks` if the testbed cannot add latency.
         """
 
     def set_quickack(self, is_on: bool) -> None:
-        """Let clients acknowledge each frame at once, or delay acknowledgments as Linux decides.
+        """Make clients acknowledge each frame at once, or let Linux delay acknowledgments.
 
-        Raises `MachineLacks` where the testbed cannot do that.
+        Raises `MachineLacks` if the testbed cannot do that.
         """
 
     def network_report(self) -> dict[str, object] | None:

@@ -1,7 +1,7 @@
-"""The parts that hosts and testbeds of every kind share: how they stop.
+"""Base classes of all hosts and testbeds, which stop processes.
 
-A host records the processes it started, so that a testbed can stop all of them. A testbed is ready
-after its construction, and leaving its context takes it down.
+A host records the processes that it started, so that a testbed can stop all of them. A testbed is
+ready after its construction. Leaving its context takes it down.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ class ProcessHost(ABC):
             raise
 
     def stop_all(self) -> None:
-        """Stop all running processes, and the children that ended ones left."""
+        """Stop all running processes, and the remaining children of ended ones."""
         for process in self._processes:
             process.stop()
 
 
 class ClosingTestbed(ABC):
-    """A testbed that its context removes; see `perpacket.measure.hosts.contract.Testbed`."""
+    """A testbed that is taken down at the end of its context; see `contract.Testbed`."""
 
     no_latency = ("", "")
-    """Why this testbed cannot add latency, and the hint."""
+    """The reason why this testbed cannot add latency, and the hint of the error."""
 
     def set_latency(self, one_way_us: float) -> None:
-        """Accept only 0 unless the testbed can add latency."""
+        """Accept only 0; a testbed that can add latency overrides this method."""
         if one_way_us:
             reason, hint = self.no_latency
             raise MachineLacks(f"a latency of {one_way_us:g} us {reason}", hint)
 
     def set_quickack(self, is_on: bool) -> None:
-        """Accept only false unless the routes of the clients are ours."""
+        """Accept only false; a testbed that sets the clients' routes overrides this method."""
         if is_on:
             raise MachineLacks(
                 "an acknowledgment for each frame needs a route attribute at the clients",
@@ -78,7 +78,7 @@ class ClosingTestbed(ABC):
 
     @abstractmethod
     def take_down(self) -> None:
-        """Stop clients, then the server, then remove the network; a second call does nothing."""
+        """Stop the clients, then the server, and remove the network; a second call does nothing."""
 
     def __enter__(self) -> Self:
         """The testbed, which is already set up."""

@@ -39,7 +39,7 @@ class LocalHost(ProcessHost):
         super().__init__(name, address, cpus)
         self._run = run
         self.namespace = namespace
-        """An open descriptor of its network namespace; None for that of this process."""
+        """An open descriptor of the host's network namespace; None for that of this process."""
 
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> LocalProcess:
         """Start a process without recording it."""
@@ -58,7 +58,7 @@ class LocalHost(ProcessHost):
         with suppress(shutil.SameFileError):
             shutil.copy(local, place)
 
-    def holder(self) -> str:
+    def owner(self) -> str:
         """The name of this process."""
         return own_name()
 
@@ -71,7 +71,7 @@ class LocalHost(ProcessHost):
 
 
 class LocalTestbed(ClosingTestbed):
-    """A testbed on this machine: its hosts and its record."""
+    """A testbed on this machine: hosts, and a record for a later run."""
 
     network = ""
 
@@ -84,10 +84,10 @@ class LocalTestbed(ClosingTestbed):
         self.clients: tuple[LocalHost, ...] = ()
 
     def stop_network(self) -> None:
-        """Stop our own link between the hosts, after the hosts."""
+        """Stop the agent's link between the hosts. The hosts' processes have stopped before."""
 
     def take_down(self) -> None:
-        """Stop clients, then the server, then remove the network; a second call does nothing."""
+        """Stop the clients, then the server, and remove the network; a second call does nothing."""
         try:
             for host in (*self.clients, *([self.server] if hasattr(self, "server") else [])):
                 host.stop_all()
@@ -108,7 +108,7 @@ class Loopback(LocalTestbed):
     def __init__(
         self, division: Division, limits: tuple[str, ...] = (), address: str = "127.0.0.1"
     ) -> None:
-        """Hosts for both sides; `limits` has the reason for loopback in place of namespaces."""
+        """Make a host for each side. `limits` may have the reason why there are no namespaces."""
         super().__init__(division)
         self._record.write()
         self.limits = (*limits, *LOOPBACK_LIMITS, *division.limits)
@@ -119,7 +119,7 @@ class Loopback(LocalTestbed):
 def free_ports(count: int) -> list[int]:
     """Different TCP ports that are free on this machine, and probably on others.
 
-    A server that finds its port taken fails.
+    Another program may use a port before the caller does; then the caller's server fails.
     """
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -1,9 +1,9 @@
 """Other machines as hosts, over the system's ssh.
 
 All commands on a machine share one open connection. The agent is copied once and recognized by its
-digest. A process on a machine ends when its connection does: this side has its standard input open,
-and a guard process there waits for the end of that input. A process on the machine owns our files
-there, so a later run can recognize there the files of a run that has ended.
+digest. A process on a machine ends when the connection ends: this machine keeps the process's
+standard input open, and a guard process waits for the end of that input. An idle process on each
+machine owns the run's temporary files. A later run removes the files whose owner has ended.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CONNECT_S = 10
 """Time limit for a machine to respond."""
 
 COMMAND_S = 60.0
-"""Time limit of our own small commands."""
+"""Time limit of small commands, such as to make a folder."""
 
 COPY_S = 600.0
-"""Time limit to copy a file there, or to remove the files of dead runs."""
+"""Time limit to copy a file to a machine, or to remove the files of dead runs."""
 
 SILENCE_S, SILENCES = 15, 4
-"""A connection is lost after so many silent intervals of so many seconds: a server under full load
-may not respond for some seconds."""
+"""A connection is lost after `SILENCES` intervals of `SILENCE_S` seconds without a response. A
+server under full load may need some seconds to respond."""
 
 PLAIN = (
     *("BatchMode=yes", "LogLevel=ERROR"),
@@ -44,7 +44,8 @@ PLAIN = (
     f"ServerAliveCountMax={SILENCES}",
 )
 """Options of every ssh: no prompts, and none of the user's settings for interactive shells. A
-terminal would mix the two outputs, and a persistent connection would outlive us."""
+terminal would merge standard output and standard error. A persistent connection would outlive this
+process."""
 
 SSH_FAILED = 255
 """The exit status of ssh for its own errors."""
@@ -68,20 +69,21 @@ process=$$
 echo "perpacket-process $process" >&2
 exec "$@" </dev/null 3<&-
 """
-"""Runs on the machine: prints its process id, executes the command, and interrupts it at the end of
-its standard input. Its children end with it: sshd starts a session for it and the login shell
-executes it, so its process id is that of its group. The guard is in that group, so that no other
-process can get the id meanwhile."""
+"""This script runs on the machine. It prints its process id and then becomes the command. A guard
+process waits for the end of the script's standard input, then interrupts the command and kills its
+process group. sshd starts a session for the login shell, which becomes the script, so the script's
+process id is that of the group. The guard belongs to the group; while it runs, no other process can
+get that id."""
 
 GREETING = """
 echo perpacket
 sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status
 """
-"""The first command on every machine: a login shell may print text of its own, or run no commands.
-The last line lists the processors that our processes may use there."""
+"""The first command on every machine. It finds login shells that print text of their own or run no
+commands. The last line lists the processors that processes may use on the machine."""
 
 CACHE = 'cd && echo "${XDG_CACHE_HOME:-$(pwd -P)/.cache}"'
-"""Prints the folder of the agent there."""
+"""Prints the cache folder, in which the agent is stored."""
 
 COPY = """
 new="$2.new-$$"
@@ -90,29 +92,29 @@ mkdir -p -- "$1" && cat >"$new" || exit
 [ "$(wc -c <"$new")" -eq "$4" ] || { echo "cut short: is the disk full?" >&2; exit 1; }
 chmod "$3" "$new" && mv -f -- "$new" "$2"
 """
-"""Writes its input to the file $2 in the folder $1 if it has $4 bytes: the input also ends when
-this process is killed."""
+"""Writes standard input to the file $2 in the folder $1 with mode $3, if the input has $4 bytes.
+The input is shorter if the sending process was killed."""
 
 MAKE_FOLDER = """
 cd -- "${TMPDIR:-/tmp}" || exit
 for left in "$1"[0-9]*-[0-9]*-*; do
     [ -d "$left" ] && [ ! -L "$left" ] && [ -O "$left" ] || continue
-    holder="${left#"$1"}"
-    holder="${holder%-*}"
-    started=$(sed -n 's/.*) [^ZX] /- /p' "/proc/${holder%-*}/stat" 2>/dev/null | cut -d ' ' -f 20)
-    [ "$started" = "${holder#*-}" ] || rm -rf -- "$left"
+    owner="${left#"$1"}"
+    owner="${owner%-*}"
+    started=$(sed -n 's/.*) [^ZX] /- /p' "/proc/${owner%-*}/stat" 2>/dev/null | cut -d ' ' -f 20)
+    [ "$started" = "${owner#*-}" ] || rm -rf -- "$left"
 done
 folder=$(mktemp -d "$(pwd -P)/$1$2-XXXXXX") && chmod 755 "$folder" && echo "$folder"
 """
-"""Removes the folders with prefix $1 of owners that have ended, and makes one for owner $2. The
-same as `record.remove_folders` and `LocalHost.make_folder` without Python."""
+"""Removes the folders with prefix $1 whose owner has ended, and makes a folder for the owner $2. It
+does without Python what `record.remove_folders` and `LocalHost.make_folder` do."""
 
 
 class Connection:
     """A shared connection to a machine, `user@host[:port]`."""
 
     def __init__(self, target: str, socket: Path, options: Sequence[str], run: str) -> None:
-        """Open it at that socket, whose path must be short: unix(7)."""
+        """Open the connection. The path of its socket must be short: unix(7)."""
         match = re.fullmatch(r"(?:[^@\s]+@)?(\[[^\]\s]+\]|[^:@\s-][^:@\s]*)(?::(\d+))?", target)
         if match is None:
             raise ConfigurationError(
@@ -164,9 +166,10 @@ class Connection:
             time.sleep(0.05)
 
     def command(self, *remote: str) -> list[str]:
-        """The local command that runs one there; raises `RunFailed` once the connection is lost.
+        """The local command that runs `remote` on the machine.
 
-        Without this check each command would try to connect by itself, one after another.
+        Raises `RunFailed` if the connection is lost. Without this check, each command would try to
+        connect by itself, one after another.
         """
         if self._shared.poll() is not None:
             raise self._gone(self._shared.stderr)
@@ -184,7 +187,7 @@ class Connection:
     def run(
         self, *remote: str, given: bytes = b"", limit_s: float | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a small command there with `given` as its input."""
+        """Run a small command on the machine, with `given` as its standard input."""
         limit_s = COMMAND_S if limit_s is None else limit_s
         try:
             done = subprocess.run(
@@ -205,15 +208,15 @@ class Connection:
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def close(self) -> None:
-        """Close it; processes there lose their input and end."""
+        """Close the connection; processes on the machine then lose their input and end."""
         self._shared.stop()
 
 
 class RemoteProcess(LocalProcess):
-    """A process on a machine, as the local ssh process that runs it."""
+    """A process on a machine, controlled by the local ssh process that runs it."""
 
     def __init__(self, connection: Connection, run: str, command: Sequence[str]) -> None:
-        """Start it and wait until it prints its process id."""
+        """Start the process and wait for its process id."""
         self._connection = connection
         self._stopping = threading.Lock()
         remote = ["sh", "-c", WATCHED, "perpacket", *command]
@@ -223,21 +226,21 @@ class RemoteProcess(LocalProcess):
 
     @property
     def pid(self) -> int:
-        """Its process id on the machine."""
+        """The process id on the machine."""
         return self._pid
 
     @property
     def stderr(self) -> str:
-        """Its standard error until now."""
+        """The standard error until now."""
         return re.sub(r"^perpacket-process \d+\n", "", super().stderr)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal there; does nothing after its end."""
+        """Send a signal to the process on the machine, unless it has ended."""
         if self.poll() is None:
             self._connection.run("kill", f"-{int(number)}", str(self.pid))
 
     def stop(self, timeout_s: float = 5) -> int:
-        """End it there: SIGINT, then SIGTERM, then SIGKILL; then end ssh."""
+        """End the process: SIGINT, then SIGTERM, then SIGKILL. Then end the local ssh."""
         with self._stopping:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
                 try:
@@ -262,10 +265,10 @@ class Machine(ProcessHost):
         self._connection = connection
         self._run = run
         self._agent: str | None = None
-        self._holder: str | None = None
+        self._owner: str | None = None
 
     def open(self, command: Sequence[str], cpus: Sequence[int] | None) -> RemoteProcess:
-        """Start a process, on the given processors if there are any, without recording it."""
+        """Start a process without recording it, on `cpus` if they are given."""
         words = [str(word) for word in command]
         if self._connection.run("sh", "-c", 'command -v "$0"', words[0]).returncode != 0:
             raise MachineLacks(
@@ -277,13 +280,13 @@ class Machine(ProcessHost):
         return RemoteProcess(self._connection, self._run, words)
 
     def agent(self) -> str:
-        """Path of the agent there, which has the digest of ours; copied if it is missing."""
+        """Path of the agent on the machine, with the local agent's digest; copied if missing."""
         if self._agent is None:
             self._agent = self._copied_agent()
         return self._agent
 
     def _copied_agent(self) -> str:
-        """Raises `MachineLacks` when it cannot be copied or does not run."""
+        """Copy the agent if needed; raises `MachineLacks` if that fails or it does not run."""
         target = self._connection.target
         local = agent.find()
         digest = agent.sha256(local)
@@ -330,17 +333,17 @@ class Machine(ProcessHost):
         command = ("sh", "-c", COPY, "perpacket", *words)
         return self._connection.run(*command, given=content, limit_s=COPY_S)
 
-    def holder(self) -> str:
-        """An idle process there, which ends when we or the connection do."""
-        if self._holder is None:
+    def owner(self) -> str:
+        """An idle process on the machine, which ends with this process or the connection."""
+        if self._owner is None:
             pid = self.start(["tail", "-f", "/dev/null"]).pid
             stat = self._connection.run("cat", f"/proc/{pid}/stat").stdout
-            self._holder = f"{pid}-{start_of(stat)}"
-        return self._holder
+            self._owner = f"{pid}-{start_of(stat)}"
+        return self._owner
 
     def make_folder(self, prefix: str) -> str:
         """A new folder that all users may read; removes the folders of dead runs first."""
-        command = ("sh", "-c", MAKE_FOLDER, "perpacket", prefix, self.holder())
+        command = ("sh", "-c", MAKE_FOLDER, "perpacket", prefix, self.owner())
         made = self._connection.run(*command, limit_s=COPY_S)
         if made.returncode != 0:
             raise MachineLacks(
@@ -369,14 +372,14 @@ class Machines(ClosingTestbed):
     """A server and clients, each on a machine of its own."""
 
     network = "machines"
-    limits = LIMITS
+    limits: tuple[str, ...] = LIMITS
     no_latency = (
-        "between machines: their network is not ours",
+        "between machines: perpacket does not control their network",
         "set it on the machines with netem, or use network namespaces",
     )
 
     def __init__(self, server: str, clients: Sequence[str], ssh_options: Sequence[str]) -> None:
-        """Connect to all of them, or close all connections and raise."""
+        """Connect to all machines; after an error close all connections and raise it."""
         if not clients:
             raise ConfigurationError("clients: none given", "clients", "", "name at least one")
         remove_leftovers()
@@ -400,7 +403,7 @@ class Machines(ClosingTestbed):
         self.clients = tuple(self._hosts[1:])
 
     def take_down(self) -> None:
-        """Stop clients, then the server; a second call does nothing."""
+        """Stop the clients, then the server; a second call does nothing."""
         try:
             for host in reversed(self._hosts):
                 host.stop_all()

@@ -1,4 +1,4 @@
-"""Hosts as network namespaces of this machine, joined by veth, netem or our own link."""
+"""Hosts as network namespaces of this machine, joined by veth, netem or the agent's link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perpacket.measure.hosts.process import LocalProcess, requested_report
 from perpacket.measure.hosts.processors import Division
 
 MOST_CLIENTS = 1000
-"""Limit of bridge ports and addresses, with a margin."""
+"""The greatest number of clients, below the limits of bridge ports and addresses."""
 
 READY_S = 20.0
 """Time limit for a link to bring its devices up."""
@@ -40,7 +40,7 @@ LINK_PROCESSOR = (
 
 
 class Link:
-    """Our own link between two namespaces: an agent that runs beside the hosts."""
+    """The agent's link between two namespaces: a process of `perpacket link`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Link:
         run: str,
         cpus: tuple[int, ...],
     ) -> None:
-        """Start it between two devices, each with an optional address and its prefix."""
+        """Start the link between two devices, each with an optional address and prefix."""
         command = [str(agent.find()), "link", "--format", "json"]
         for side, (place, address) in (("left", left), ("right", right)):
             command += [f"--{side}", place]
@@ -69,7 +69,7 @@ class Link:
             raise kind(f"link between the hosts: {error}", error.hint) from error
 
     def report(self) -> dict[str, object]:
-        """Its counts until now."""
+        """The link's counts until now."""
         report = requested_report(self._process, REPORT_S)
         if report is None:
             words = self._process.stderr.strip() or "it printed nothing"
@@ -77,12 +77,12 @@ class Link:
         return report
 
     def stop(self) -> None:
-        """Stop it; its devices disappear."""
+        """Stop the link; its devices disappear."""
         self._process.stop()
 
 
 class NamespaceTestbed(LocalTestbed):
-    """The parts that testbeds of namespaces share: they make them and close them."""
+    """A testbed that makes network namespaces and removes them."""
 
     def __init__(self, division: Division) -> None:
         """A testbed without namespaces."""
@@ -128,7 +128,7 @@ class Namespaces(NamespaceTestbed):
         use_netem: bool = True,
         sysctls: Mapping[str, str] | None = None,
     ) -> None:
-        """Set it up; after an error remove everything and raise."""
+        """Set up the testbed; after an error remove everything and raise the error."""
         super().__init__(division)
         self._check(clients, one_way_latency_us)
         self._rate_bps = rate_bps
@@ -162,14 +162,14 @@ class Namespaces(NamespaceTestbed):
     def _check(clients: int, one_way_latency_us: float) -> None:
         if not 1 <= clients <= MOST_CLIENTS:
             raise ConfigurationError(
-                f"clients: {clients}", "clients", str(clients), f"give 1 to {MOST_CLIENTS}"
+                f"clients: {clients}", "clients", str(clients), f"expected 1 to {MOST_CLIENTS}"
             )
         if one_way_latency_us < 0:
             raise ConfigurationError(
                 f"one_way_latency_us: {one_way_latency_us:g}",
                 "one_way_latency_us",
                 str(one_way_latency_us),
-                "give microseconds, at least 0",
+                "expected microseconds, at least 0",
             )
 
     def _add_hosts(self, names: list[str], division: Division) -> None:
@@ -194,8 +194,9 @@ class Namespaces(NamespaceTestbed):
     def set_latency(self, one_way_us: float) -> None:
         """Set the delay, the same in both directions.
 
-        A new link replaces our own link, and frames in transit are lost. A delay of zero does not
-        remove the link, so that the points of a study differ in the delay alone.
+        If the network is the agent's link, a new link replaces it, and frames in transit are lost.
+        A delay of zero does not remove the link, so that the points of a study differ only in the
+        delay.
         """
         self._check(1, one_way_us)
         if self.network == "netem":
@@ -218,11 +219,11 @@ class Namespaces(NamespaceTestbed):
             wiring.set_quickack(namespace, DEVICE, client.address, self._has_quickack)
 
     def network_report(self) -> dict[str, object] | None:
-        """The report of our own link since the latency was last set; other networks have none."""
+        """The report of the agent's link since the latency was last set; else `None`."""
         return None if self._link is None else self._link.report()
 
     def stop_network(self) -> None:
-        """Stop our own link, if there is one."""
+        """Stop the agent's link, if there is one."""
         if self._link is not None:
             self._link.stop()
             self._link = None
@@ -247,7 +248,7 @@ class Namespaces(NamespaceTestbed):
     def _connect(self, one_way_us: float) -> None:
         """Join the server to its peer, a client or the bridge.
 
-        With veth, or with our link where frames need a delay or a limit without netem.
+        Uses a veth pair. If frames need a delay or a limit without netem, uses the agent's link.
         """
         shaped = bool(one_way_us or self._rate_bps or self._loss) or self.network == "link"
         if shaped and not (self._use_netem and not self._loss and wiring.has_netem(self._record)):

@@ -11,7 +11,7 @@ import ipaddress
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +34,8 @@ PERMANENT = 0x80
 """State of a neighbour without ARP: NUD_PERMANENT of include/uapi/linux/neighbour.h."""
 
 BY_KERNEL, ON_LINK = 2, 253
-"""Origin and scope of the route that an address brings with it: RTPROT_KERNEL and RT_SCOPE_LINK of
-include/uapi/linux/rtnetlink.h."""
+"""Origin and scope of the route that the kernel adds with an address: RTPROT_KERNEL and
+RT_SCOPE_LINK of include/uapi/linux/rtnetlink.h."""
 
 OFFLOADS = (
     *("tx-tcp", "tx-udp-segmentation", "tx-sctp-segmentation", "tx-generic-segmentation"),
@@ -45,13 +45,13 @@ OFFLOADS = (
 (net/ethtool/common.c)."""
 
 PREFIX_BITS = 16
-"""Length of the network's prefix: 10.77.0.1 is the server, the clients follow."""
+"""Length of the network's prefix. The server is 10.77.0.1; the clients have the next addresses."""
 
 QUEUE_PACKETS = 100_000
-"""Queue of netem, which includes the delayed frames: more than 40 ms at 20 Gb/s."""
+"""Length of netem's queue, which includes the delayed frames: over 40 ms at 20 Gb/s."""
 
 STEERING = Path("/proc/sys/net/core/rps_default_mask")
-"""The processors of a new device's receive work, since Linux 6.3
+"""The setting for the processors of a new device's receive work, since Linux 6.3
 (Documentation/admin-guide/sysctl/net.rst)."""
 
 
@@ -62,7 +62,7 @@ def address(number: int) -> str:
 
 @contextmanager
 def allowed(what: str) -> Iterator[None]:
-    """Raise `MachineLacks` with the part of a network that this machine does not allow."""
+    """Turn errors of the kernel into `MachineLacks`, which names `what` cannot be made."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
@@ -82,7 +82,7 @@ def reason_of(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace of ours."""
+    """A network namespace of a testbed."""
 
     name: str
     descriptor: int
@@ -91,7 +91,7 @@ class Namespace:
     def create(cls, record: Record, host: str, cpus: tuple[int, ...]) -> Namespace:
         """Make the namespace of a host whose receive work runs on those processors.
 
-        Raises `MachineLacks` without the right.
+        Raises `MachineLacks` without the right to do so.
         """
         from pyroute2 import netns
 
@@ -109,7 +109,7 @@ class Namespace:
         return namespace
 
     def netlink(self) -> Any:
-        """A netlink socket of the namespace, to be closed."""
+        """A netlink socket of the namespace; the caller closes it."""
         from pyroute2 import NetNS
 
         return NetNS(self.name, flags=0)
@@ -153,7 +153,7 @@ class Namespace:
 
 
 def prepare(cpus: tuple[int, ...]) -> None:
-    """Make the calling thread's namespace quiet, and steer receive work to those processors.
+    """Turn off IPv6 in the calling thread's namespace, and steer receive work to `cpus`.
 
     IPv6 would send packets of its own. Without steering, the sending processor would do the
     receiver's work too.
@@ -161,12 +161,17 @@ def prepare(cpus: tuple[int, ...]) -> None:
     for file in Path("/proc/sys/net/ipv6/conf").glob("*/disable_ipv6"):
         file.write_text("1\n", encoding="ascii")
     if STEERING.exists():
-        words: list[str] = []
-        mask = sum(1 << cpu for cpu in cpus)
-        while mask or not words:
-            words.append(f"{mask & 0xFFFF_FFFF:08x}")
-            mask >>= 32
-        STEERING.write_text(",".join(reversed(words)) + "\n", encoding="ascii")
+        STEERING.write_text(mask_of(cpus) + "\n", encoding="ascii")
+
+
+def mask_of(cpus: Iterable[int]) -> str:
+    """The processors as the kernel's hexadecimal words, the highest first."""
+    words: list[str] = []
+    mask = sum(1 << cpu for cpu in cpus)
+    while mask or not words:
+        words.append(f"{mask & 0xFFFF_FFFF:08x}")
+        mask >>= 32
+    return ",".join(reversed(words))
 
 
 def index_of(netlink: Any, device: str) -> int:
@@ -217,6 +222,13 @@ def make_port(switch: Namespace, device: str) -> None:
         netlink.link("set", index=index, master=index_of(netlink, BRIDGE), state="up")
 
 
+@allowed("a host's inner address")
+def add_inner_address(namespace: Namespace, host_address: str) -> None:
+    """Add an address that no network between hosts contains."""
+    with namespace.netlink() as netlink:
+        netlink.addr("add", index=index_of(netlink, "lo"), address=host_address, prefixlen=32)
+
+
 @allowed("a route")
 def add_route(namespace: Namespace, network: str, router: str) -> None:
     """Add a static route to a network, such as `10.77.1.0/24`."""
@@ -226,7 +238,7 @@ def add_route(namespace: Namespace, network: str, router: str) -> None:
 
 @allowed("the quickack of a route")
 def set_quickack(namespace: Namespace, device: str, host_address: str, is_on: bool) -> None:
-    """Let TCP acknowledge each frame through a host's device at once, or not (ip-route(8))."""
+    """Make TCP acknowledge each frame through a host's device at once, or not (ip-route(8))."""
     network = ipaddress.ip_interface(f"{host_address}/{PREFIX_BITS}").network
     with namespace.netlink() as netlink:
         netlink.route(
@@ -242,7 +254,7 @@ def set_quickack(namespace: Namespace, device: str, host_address: str, is_on: bo
 
 @allowed("a permanent neighbour")
 def add_neighbours(left: Namespace, left_device: str, right: Namespace, right_device: str) -> None:
-    """Set each end's hardware address at the other end, so that neither sends ARP requests."""
+    """Store each end's hardware address at the other end, so that neither sends ARP requests."""
     ends = ((left, left_device), (right, right_device))
     for (namespace, device), (other, other_device) in (ends, ends[::-1]):
         with other.netlink() as netlink:
@@ -261,7 +273,7 @@ def add_neighbours(left: Namespace, left_device: str, right: Namespace, right_de
 
 
 def turn_off_offloads(namespace: Namespace, device: str) -> None:
-    """Let a device pass only wire frames with checksums.
+    """Turn off a device's offloads, so that it passes only wire frames with checksums.
 
     With offloads a counted frame may be a UDP or TCP segment of 64 KiB without a checksum. A
     program in XDP would forward it, and the receiving host would discard it.
@@ -293,7 +305,7 @@ def turn_off_offloads(namespace: Namespace, device: str) -> None:
 
 
 def set_netem(namespace: Namespace, device: str, one_way_us: float, rate_bps: int | None) -> None:
-    """Delay and limit a device's sent frames; without either remove the discipline."""
+    """Delay a device's sent frames and limit their rate; with neither, remove netem."""
     with namespace.netlink() as netlink:
         index = index_of(netlink, device)
         if not one_way_us and rate_bps is None:
@@ -308,7 +320,7 @@ def set_netem(namespace: Namespace, device: str, one_way_us: float, rate_bps: in
 
 
 def has_netem(record: Record) -> bool:
-    """Whether this kernel has netem, found by adding one."""
+    """Whether this kernel has netem; tries to add netem to a device."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     probe = Namespace.create(record, "probe", ())

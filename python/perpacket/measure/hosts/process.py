@@ -1,8 +1,8 @@
-"""Processes of this machine, in a network namespace or not, that end when we do.
+"""Processes of this machine, optionally in a network namespace, that end with this process.
 
-Three mechanisms end them. Leaving the testbed stops them. The kernel kills each process when the
-thread that started it dies, so one thread starts all of them and lives until our end. A later run
-finds the remaining descendants by the mark in their environment.
+Three mechanisms end them. Closing the testbed stops them. The kernel kills each process when the
+thread that started it dies; therefore one thread starts all processes, and this thread lives until
+this process ends. A later run finds the remaining descendants by a mark in their environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perpacket.errors import MachineLacks, RunFailed
 from perpacket.measure.hosts.contract import Completed, Process
 
 MARK = "PERPACKET_TESTBED"
-"""Environment variable of all our processes: its value is the testbed's run."""
+"""Environment variable of every process of a testbed; its value identifies the run."""
 
 CLONE_NEWNET = 0x4000_0000
 """The flag of network namespaces, of include/uapi/linux/sched.h."""
@@ -34,13 +34,13 @@ PR_SET_PDEATHSIG = 1
 """Sets the signal at the death of the parent's thread, of include/uapi/linux/prctl.h."""
 
 SHOWN_CHARACTERS = 2000
-"""The length of a process's last output in an error."""
+"""The number of last characters of a process's output that an error quotes."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Starter:
-    """The one thread that starts processes; a fork of this process starts its own."""
+    """The thread that starts all processes; after a fork, the child starts one of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,9 +99,10 @@ class LocalProcess:
         namespace: int | None = None,
         open_input: bool = False,
     ) -> None:
-        """Start it with the mark of that run.
+        """Start the process with the mark of that run.
 
-        Its standard input is empty, or with `open_input` open and silent until we end.
+        Its standard input is empty. With `open_input` the input is not at its end, but stays open
+        without data until this process ends.
         """
         self.command = [str(word) for word in command]
         try:
@@ -137,9 +138,9 @@ class LocalProcess:
             text=True,
             errors="replace",
             env={**os.environ, MARK: run},
-            # In its own group, because Ctrl-C must reach only us: we stop processes in order.
+            # Ctrl-C must reach only this process, which stops the others in order.
             start_new_session=True,
-            # It makes system calls only: no lock that another thread could own.
+            # This makes only system calls, and so needs no lock that another thread may own.
             preexec_fn=_before_exec(namespace, frozenset(cpus) if cpus else None, os.getpid()),  # noqa: PLW1509
         )
 
@@ -154,33 +155,33 @@ class LocalProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._popen.pid
 
     @property
     def stdout(self) -> str:
-        """Its standard output until now."""
+        """The standard output until now."""
         with self._changed:
             return "".join(self._output["stdout"])
 
     def drained(self) -> str:
-        """Its standard output since the last call; `stdout` then lacks it."""
+        """The standard output since the last call, which this removes from `stdout`."""
         with self._changed:
             lines, self._output["stdout"] = self._output["stdout"], []
         return "".join(lines)
 
     @property
     def stderr(self) -> str:
-        """Its standard error until now."""
+        """The standard error until now."""
         with self._changed:
             return "".join(self._output["stderr"])
 
     def poll(self) -> int | None:
-        """Its exit status, `None` while it runs."""
+        """The exit status; `None` while the process runs."""
         return self._popen.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end; its exit status."""
+        """Wait for the end and return the exit status."""
         try:
             return self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -207,15 +208,15 @@ class LocalProcess:
                     raise self._failure(f"ended without a line that matches {pattern!r}")
                 if rest_s <= 0:
                     raise self._failure(f"no line matched {pattern!r} within {timeout_s:g} s")
-                # A reader ends after its last notice, so check again soon.
+                # A reader ends shortly after its last notification, so check again soon.
                 self._changed.wait(min(rest_s, 0.1))
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; does nothing after its end."""
+        """Send a signal, unless the process has ended."""
         self._popen.send_signal(number)
 
     def stop(self, timeout_s: float = 5) -> int:
-        """End it and the rest of its process group."""
+        """End the process and the rest of its process group; returns the exit status."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._popen.send_signal(number)
             try:
@@ -224,12 +225,12 @@ class LocalProcess:
             except subprocess.TimeoutExpired:
                 continue
         with suppress(ProcessLookupError):
-            # The group exists while it has any process, also without its leader.
+            # The group exists while it has any process, even after its leader has ended.
             os.killpg(self._popen.pid, signal.SIGKILL)
         return self._popen.wait()
 
     def result(self, timeout_s: float | None = None) -> Completed:
-        """Wait for its end; its output."""
+        """Wait for the end and return the output."""
         status = self.wait(timeout_s)
         for reader in self._readers:
             # A grandchild may still have the pipe open.
@@ -244,7 +245,7 @@ class LocalProcess:
 
 
 def requested_report(process: Process, timeout_s: float) -> dict[str, object] | None:
-    """The report that a program prints on SIGUSR1; `None` if it ends or needs too long."""
+    """The report that a program prints on SIGUSR1; `None` if it ends or exceeds `timeout_s`."""
     seen = len(documents(process.stdout))
     process.send_signal(signal.SIGUSR1)
     end_s = time.monotonic() + timeout_s

@@ -58,9 +58,9 @@ def divide(server: Sequence[int] | None = None, clients: Sequence[int] | None = 
 
 
 def with_server(count: int) -> Division:
-    """So many processors for the server, the first ones; the clients have those of `divide`.
+    """The first `count` processors for the server; the clients have those of `divide`.
 
-    Raises `MachineLacks` where this process may use fewer.
+    Raises `MachineLacks` if this process may use fewer than `count`.
     """
     usable = sorted(os.sched_getaffinity(0))
     if count > len(usable):

@@ -25,10 +25,10 @@ from perpacket.errors import MachineLacks
 from perpacket.measure.hosts.process import MARK
 
 PREFIX = "perpacket-"
-"""Start of the names of all our namespaces and folders for temporary files."""
+"""Prefix of the names of all namespaces and temporary folders of perpacket."""
 
 OWNER = re.compile("(?:[a-z]+-)*([0-9]+-[0-9]+)-")
-"""The owner in a folder's name after a prefix, which may be the start of a longer one."""
+"""Finds the owner in the rest of a folder's name, which may begin with more words of a prefix."""
 
 NAMESPACES = Path("/run/netns")
 """The folder with the names of network namespaces."""
@@ -38,7 +38,7 @@ SCHEMA = 1
 
 
 def folder_path() -> Path:
-    """The folder of records, which the next boot empties, like the namespaces in them."""
+    """The folder of records. The next boot empties it and ends the namespaces in the records."""
     if os.geteuid() == 0:
         return Path("/run/perpacket")
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
@@ -56,7 +56,7 @@ def folder() -> Path:
 
 
 def start_ticks(pid: int) -> int | None:
-    """The start of a process in clock ticks since boot; `None` if there is no such process."""
+    """The start time of a process in clock ticks since boot; `None` if there is no process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -66,15 +66,15 @@ def start_ticks(pid: int) -> int | None:
 
 
 def start_of(stat: str) -> str:
-    """The start in a process's stat, field 22 of proc_pid_stat(5); empty if it has ended."""
-    # The name in parentheses may contain any character. The state is the first field after it, the
-    # start the 20th.
+    """The start time in a process's stat, field 22 of proc_pid_stat(5); empty if it has ended."""
+    # The name in parentheses may contain any character. The state is the first field after the
+    # name, the start time the 20th.
     fields = stat.rpartition(")")[2].split()
     return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def own_name() -> str:
-    """Our process as part of a name: process id and start, which are unique together."""
+    """The name of this process: process id and start time, which are unique together."""
     pid = os.getpid()
     return f"{pid}-{start_ticks(pid)}"
 
@@ -90,7 +90,7 @@ class Record:
     """A testbed's run and its namespaces."""
 
     run: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Part of all names of the run: eight hexadecimal digits."""
+    """Eight hexadecimal digits, which are part of all names of the run."""
     namespaces: list[str] = field(default_factory=list)
     """Names of the network namespaces of the run."""
 
@@ -126,7 +126,7 @@ class Record:
 
 
 def leftovers() -> Iterator[Record]:
-    """The records of runs whose owner has ended, with their own namespaces only."""
+    """The records of runs whose owner has ended, without namespaces that are not the run's."""
     for file in folder_path().glob("*.json"):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
@@ -134,7 +134,7 @@ def leftovers() -> Iterator[Record]:
             alive = start_ticks(int(owner["pid"])) == owner["start_ticks"]
             names = [str(name) for name in content["namespaces"]]
         except (OSError, ValueError, KeyError, TypeError):
-            # Not a record of ours, or another run has just removed it.
+            # The file is no record, or another run has just removed it.
             continue
         if alive or file.stem != run:
             continue
@@ -154,7 +154,8 @@ def remove_leftovers() -> list[str]:
 def remove_folders(prefix: str, parent: Path | None = None) -> None:
     """Remove the folders of dead owners with that prefix, in `parent` or among temporary files.
 
-    Processes that work there are killed first: a server's workers may outlive its killed master.
+    First kills the processes whose working folder is in one: a server's workers may outlive its
+    killed master.
     """
     for place in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         owner = OWNER.match(place.name.removeprefix(prefix))
@@ -169,7 +170,7 @@ def remove_folders(prefix: str, parent: Path | None = None) -> None:
 
 @contextmanager
 def temporary_folder(kind: str) -> Iterator[Path]:
-    """A folder for temporary files that ends with the context; a dead owner's are removed first."""
+    """Make a folder for temporary files for the context; first removes those of dead owners."""
     prefix = f"{PREFIX}{kind}-"
     remove_folders(prefix)
     with tempfile.TemporaryDirectory(prefix=f"{prefix}{own_name()}-") as place:
@@ -191,7 +192,7 @@ def end_marked(run: str) -> None:
 
 
 def works_in(pid: int, place: Path) -> bool:
-    """Whether a process works in a folder or below, which may have been removed since."""
+    """Whether a process's working folder is `place` or below it, even if it was removed."""
     try:
         folder = Path(os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)"))
     except OSError:
@@ -202,8 +203,8 @@ def works_in(pid: int, place: Path) -> bool:
 def end_all(is_chosen: Callable[[int], bool]) -> None:
     """Kill all other processes that `is_chosen` accepts.
 
-    An open descriptor of the process makes sure that the second check and the signal are about the
-    same process, even if its id is used again.
+    With an open descriptor of the process, the second check and the signal concern the same
+    process, even if another one has got its id.
     """
     for process in Path("/proc").glob("[0-9]*"):
         pid = int(process.name)
@@ -219,7 +220,7 @@ def end_all(is_chosen: Callable[[int], bool]) -> None:
 
 
 def remove_namespace(name: str) -> None:
-    """Remove a namespace's name; the kernel removes it after its last process."""
+    """Remove a namespace's name. The kernel removes the namespace after its last process."""
     if not (NAMESPACES / name).exists():
         return
     from pyroute2 import netns

@@ -4,15 +4,17 @@
     host 1  net0 --- port1          port3 --- net0  host 3
 
 Each host has a network of its own, joined to the router by a veth pair for wire frames. Routes
-and neighbours are static, so that only the frames of the experiment cross the router.
+and neighbours are static, so that only the frames of the experiment cross the router. Behind each
+host is an inner network with an address of the host. No static route leads there: a routing
+protocol must spread it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.hosts import network as wiring
 from perpacket.measure.hosts.namespaces import NO_STEERING, NamespaceTestbed
 from perpacket.measure.hosts.network import DEVICE, Namespace
@@ -37,7 +39,16 @@ SHARED_PROCESSORS = (
     "All end hosts share the clients' processors: with many flows they may be the limit before the "
     "router is."
 )
-STATIC = "Routes are static; the published router learned them by RIP."
+
+STEER = """
+mount -t sysfs sysfs /sys && echo "$1" >"/sys/class/net/$2/queues/rx-0/rps_cpus"
+"""
+"""Steers the receive work of device $2 to the processors of mask $1
+(Documentation/networking/scaling.rst). Only a new mount of sysfs shows the devices of the caller's
+network namespace."""
+
+STEER_S = 10.0
+"""Time limit of steering one device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +79,33 @@ def network_of(number: int) -> str:
     return f"10.77.{number}.0/{NETWORK_BITS}"
 
 
+def inner_network(number: int) -> str:
+    """The network behind a host."""
+    return f"10.78.{number}.0/{NETWORK_BITS}"
+
+
+def inner_address(number: int) -> str:
+    """The address of a host in the network behind it."""
+    return f"10.78.{number}.1"
+
+
 class Routed(NamespaceTestbed):
     """A router, which is the server, and its hosts, which are the clients."""
 
     network = "veth"
     no_latency = (
-        "through the router: nothing delays its frames",
+        "through the router: this testbed does not delay frames",
         "use network namespaces with a link",
     )
 
     def __init__(
         self, division: Division, *, hosts: int = 4, sysctls: Mapping[str, str] | None = None
     ) -> None:
-        """Set it up; after an error remove everything and raise."""
+        """Set up the testbed; after an error remove everything and raise the error."""
         super().__init__(division)
         if not 2 <= hosts <= MOST_HOSTS:
             raise ConfigurationError(
-                f"hosts: {hosts}", "hosts", str(hosts), f"give 2 to {MOST_HOSTS}"
+                f"hosts: {hosts}", "hosts", str(hosts), f"expected 2 to {MOST_HOSTS}"
             )
         names = [f"host{number}" for number in range(hosts)]
         try:
@@ -117,6 +138,7 @@ class Routed(NamespaceTestbed):
         ):
             wiring.turn_off_offloads(namespace, device)
             wiring.bring_up(namespace, device, address, NETWORK_BITS)
+        wiring.add_inner_address(host, inner_address(number))
         wiring.add_neighbours(self._router, port, host, DEVICE)
         for other in range(len(self._ends)):
             if other != number:
@@ -131,7 +153,28 @@ class Routed(NamespaceTestbed):
         )
 
     @property
+    def inner_addresses(self) -> tuple[str, ...]:
+        """The address of each host in the network behind it."""
+        return tuple(inner_address(number) for number in range(len(self._ends)))
+
+    def steer(self, number: int, cpus: Sequence[int] | None) -> None:
+        """Move the receive work of a host and of its port to processors; `None` moves it back.
+
+        Raises `MachineLacks` where the kernel does not allow it.
+        """
+        ends = ((self.server, f"port{number}"), (self.clients[number], DEVICE))
+        for host, device in ends:
+            mask = wiring.mask_of(host.cpus if cpus is None else cpus)
+            command = ["unshare", "--mount", "sh", "-c", STEER, "perpacket", mask, device]
+            done = host.run(command, timeout_s=STEER_S)
+            if done.returncode:
+                raise MachineLacks(
+                    f"receive work cannot be moved between processors: {done.stderr.strip()}",
+                    "run as root, on a kernel with receive packet steering (CONFIG_RPS)",
+                )
+
+    @property
     def limits(self) -> tuple[str, ...]:
         """The limits of measurements here."""
         steering = () if wiring.STEERING.exists() else (NO_STEERING,)
-        return (WHOLE_FRAMES, SHARED_PROCESSORS, STATIC, *steering, *self._division.limits)
+        return (WHOLE_FRAMES, SHARED_PROCESSORS, *steering, *self._division.limits)

@@ -20,7 +20,7 @@ Window = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How far a machine's clock is ahead of ours, in seconds, to within `error_s`."""
+    """The time by which a machine's clock is ahead of this machine's, to within `error_s`."""
 
     ahead_s: float
     error_s: float
@@ -34,11 +34,11 @@ class State:
     window: Window | None
     clock: Clock | None
     error: str = ""
-    """Why there is no new profile; empty while there is one, and before the first."""
+    """The reason why the machine sends no more profiles; empty if it still does."""
 
 
 class Watched:
-    """A machine on which the agent profiles."""
+    """A machine on which the agent runs `profile`."""
 
     def __init__(self, target: str) -> None:
         """A machine without a connection."""
@@ -51,7 +51,7 @@ class Watched:
         self._error = ""
 
     def open(self, number: int, record: Record, options: Sequence[str], ssh: Sequence[str]) -> None:
-        """Connect and start the agent; a failure is the machine's error."""
+        """Connect and start the agent. A failure is stored as the machine's error."""
         try:
             socket = record.sockets / str(number)
             self.connection = Connection(self.target, socket, ssh, record.run)
@@ -63,7 +63,7 @@ class Watched:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further profile comes."""
+        """Whether the machine sends no more profiles."""
         return self._process is None or self._process.poll() is not None
 
     def state(self) -> State:
@@ -93,7 +93,7 @@ class Watch:
     def __init__(
         self, targets: Sequence[str], options: Sequence[str], ssh_options: Sequence[str] = ()
     ) -> None:
-        """Start to profile on all machines; `options` are those of `profile`.
+        """Start profiles on all machines, with these options of `profile`.
 
         Raises `ConfigurationError` for a machine that is named twice.
         """
@@ -124,7 +124,7 @@ class Watch:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further profile comes from any machine."""
+        """Whether no machine sends more profiles."""
         return all(host.is_over for host in self.hosts)
 
     def close(self) -> None:
@@ -149,7 +149,10 @@ class Watch:
 
 
 def clock_of(connection: Connection) -> Clock | None:
-    """A machine's clock, read between two readings of ours; None without a usable `date`."""
+    """A machine's clock, read between two readings of this machine's.
+
+    None if the machine's `date` is not usable.
+    """
     before_s = time.time()
     printed = connection.run("date", "+%s.%N").stdout
     after_s = time.time()

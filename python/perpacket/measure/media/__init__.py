@@ -1,6 +1,7 @@
 """Measured runs of media servers: server, clients and profile over one window.
 
     plan.py       the parameters of a run
+    caches.py     misses of both levels of caches, where counters exist
     programs.py   the commands of the agent, and of other servers
     gstreamer.py  GStreamer's RTSP server; gstreamer_server.py is its program
     disk.py       the media on the server's disk: made, dropped from memory, read with a delay

@@ -1,8 +1,8 @@
 """The media on the server's disk: made once, dropped from the page cache before a run, read slowly.
 
-A disk of the published machines needed milliseconds to find a block; a solid-state disk needs a
-fraction of one. The time of a read here is measured. Where it is below the study's, the server's
-reader delays each read.
+A disk of the published machines needed milliseconds to find a block. A solid-state disk needs a
+fraction of a millisecond. This module measures the time of a read. If it is below the study's, the
+server's reader delays each read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Media:
     folder: str
     file_system: str
     read_ms: float | None
-    """Time to read 64 KiB from the disk; `None` where the media are in memory."""
+    """Time to read 64 KiB from the disk; `None` if the media are in memory."""
 
     def root(self, plan: MediaPlan) -> str:
         """The folder of a plan's media."""

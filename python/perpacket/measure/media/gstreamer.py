@@ -1,7 +1,7 @@
 """GStreamer's RTSP server as a server under test, from the system's packages.
 
-The server is a program for the system's Python (`gstreamer_server.py`). It travels to its host as
-an argument, so nothing is installed there.
+The server is a program for the system's Python (`gstreamer_server.py`). The command to start it
+contains the program's text, so nothing is installed on the host.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perpacket.measure.hosts.contract import Host
 PACKAGES = (
     "gir1.2-gst-rtsp-server-1.0 python3-gi gstreamer1.0-plugins-good gstreamer1.0-plugins-bad"
 )
-"""Of Debian: the server, its bindings, `rtpmp2tpay` and `tsparse`."""
+"""The packages of Debian with the server, its bindings, `rtpmp2tpay` and `tsparse`."""
 
 PYTHON = "/usr/bin/python3"
 """The system's Python: others do not have its bindings."""
@@ -23,7 +23,7 @@ CHECK_S = 60.0
 
 
 def lack(host: Host) -> str:
-    """Why the server cannot run on a host; empty when it can."""
+    """The reason why the server cannot run on a host; empty if it can."""
     look = ["sh", "-c", 'command -v "$0" > /dev/null && exec "$0" -c "$1"', PYTHON, _program()]
     done = host.run(look, timeout_s=CHECK_S)
     if done.returncode == 0:

@@ -1,8 +1,8 @@
 """A control group that limits a server's memory, its part of the page cache included.
 
-Where a group can be made (as root, with a memory controller for this host's processes), media that
-exceed the limit together do not stay in the page cache, whatever the machine's memory. Elsewhere
-the files are only dropped from the cache before each run.
+A group can be made as root, with a memory controller for this host's processes. Media that exceed
+the limit together then do not stay in the page cache, even if the machine has much memory. Without
+a group, the files are only dropped from the cache before each run.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class MemoryGroup:
 
     @property
     def can_limit(self) -> bool:
-        """Whether it limits anything."""
+        """Whether the group has a limit."""
         return bool(self.limit)
 
     def confined(self, command: Sequence[str], plan: MediaPlan) -> tuple[list[str], int | None]:
-        """The command in the group, and the limit in bytes; `None` where there is none.
+        """The command in the group, and the limit in bytes; `None` if there is none.
 
         Only `multiple` is limited: the medium of `unique` stays in memory.
         """
@@ -76,9 +76,9 @@ class MemoryGroup:
 
 @contextmanager
 def memory_group(host: Host, name: str) -> Iterator[MemoryGroup]:
-    """A group on a host, removed afterwards; it has no limit where none can be set.
+    """A group on a host, removed afterwards; it has no limit if none can be set.
 
-    `name` ends in a hyphen and the owner of our files on the host.
+    `name` ends in a hyphen and the owner of the run's files on the host.
     """
     made = host.run(["sh", "-c", MAKE, name], timeout_s=QUICK_S)
     limit = made.stdout.strip() if made.returncode == 0 else ""

@@ -38,7 +38,7 @@ class MediaPlan(RunPlan):
     server_command: str = Field(alias="server.command", default="")
     """The command of another RTSP server; `{root}`, `{address}` and `{cpus}` are replaced."""
     server_url: str = Field(alias="server.url", default="")
-    """The URL below which it has the files of `{root}`."""
+    """The URL below which that server serves the files of `{root}`."""
     readers: int = Field(alias="server.readers", default=256, ge=1, le=1024)
     """Concurrent reads of `shared` and `mapped`. Streams of the others read independently: fewer
     readers would favour those on a slow disk."""
@@ -51,14 +51,14 @@ class MediaPlan(RunPlan):
 
     @model_validator(mode="after")
     def has_no_delay(self) -> Self:
-        """Refuse latency, which would only shift streams that a clock paces."""
+        """Raise an error for latency, which would only shift streams that a clock paces."""
         if self.network == "delayed":
             raise ValueError("expected network.kind direct: a study of media has no latency")
         return self
 
     @model_validator(mode="after")
     def has_a_url(self) -> Self:
-        """Command and URL of another server are named together."""
+        """Check that command and URL of another server are named together."""
         if bool(self.server_command) != bool(self.server_url):
             raise ValueError(
                 f"expected {named('server.command')} and {named('server.url')} together, or neither"
@@ -67,7 +67,7 @@ class MediaPlan(RunPlan):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the server under test is not ours."""
+        """Whether the server under test is another one than `serve media`."""
         return bool(self.server_command) or self.server_kind != "perpacket"
 
     @property

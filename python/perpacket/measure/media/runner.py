@@ -72,7 +72,7 @@ class MediaRunner(MeasuredRunner[MediaSetup]):
                     f"nothing of this study can run here: {next(iter(left_out.values()))}"
                 )
             media = stack.enter_context(disk.media_files(server, possible))
-            memory = stack.enter_context(memory_group(server, f"{PREFIX}{server.holder()}"))
+            memory = stack.enter_context(memory_group(server, f"{PREFIX}{server.owner()}"))
             known = probed(server)
             setup = MediaSetup(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
@@ -97,7 +97,7 @@ def _sentences(media: disk.Media, memory: MemoryGroup, plans: list[MediaPlan]) -
 
 
 def check_commands(server: Host, plans: Iterable[MediaPlan]) -> None:
-    """Raise `ConfigurationError` where another server replaces several, or has no program."""
+    """Raise `ConfigurationError` if another server replaces several, or has no program."""
     plans = list(plans)
     commands = [plan.server_command for plan in plans if plan.server_command]
     if commands and len({plan.buffering for plan in plans}) > 1:

@@ -46,7 +46,7 @@ class MediaSetup:
     media: Media
     memory: MemoryGroup
     may_sample: bool
-    """Whether the kernel lets us sample the server's processors."""
+    """Whether the kernel permits sampling of the server's processors."""
 
 
 class MediaRun(MeasuredRun[MediaPlan, MediaSetup]):

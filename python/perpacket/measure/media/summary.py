@@ -1,10 +1,10 @@
 """The reports of the programs of one run of a media server as one observation.
 
-The server's own counts are differences between two of its reports, at both ends of the window. Of
-another server there are the kernel's counts of its processes, and the packets that clients
-received. The clients' results are over their whole time after the warm-up, which includes the
-window. Page faults and context switches are those of the server process. Cache misses are present
-only with a PMU.
+The counts of `serve media` are differences between two of its reports, at both ends of the window.
+Another server has only the kernel's counts of its processes, and the packets that clients received.
+The clients' results are over their whole time after the warm-up, which includes the window. Page
+faults and context switches are those of the server process. Cache misses are present only with a
+PMU.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perpacket.errors import RunFailed
+from perpacket.measure.media import caches
 from perpacket.measure.media.plan import MediaPlan
 from perpacket.measure.media.programs import MIB
 from perpacket.measure.programs import Answer
-from perpacket.measure.summary import frames, number, numbers, profile_doubts, sum_of, worst
-
-MISSES = "llc_misses_per_packet"
-"""The profiler's count of cache misses, by layer."""
+from perpacket.measure.summary import (
+    cache_misses,
+    number,
+    numbers,
+    profile_doubts,
+    sum_of,
+    worst,
+)
 
 COUNTS = {
     "packets_per_s": ("packets",),
@@ -72,6 +77,7 @@ def summarize(plan: MediaPlan, reports: MediaReports) -> dict[str, object]:
     result: dict[str, object] = {
         **clients,
         **_server(reports),
+        **caches.counted(reports.profile),
         "server_idle": reports.server_idle,
         "client_idle": reports.client_idle,
         "read_delay_ms": reports.read_delay_ms,
@@ -80,7 +86,7 @@ def summarize(plan: MediaPlan, reports: MediaReports) -> dict[str, object]:
             None if reports.memory_limit_bytes is None else reports.memory_limit_bytes / MIB
         ),
         "layers": numbers(reports.profile.get("layers")),
-        **_misses(reports.profile),
+        **cache_misses(reports.profile),
         "backend": reports.profile.get("backend"),
         "samples": reports.profile.get("samples"),
     }
@@ -117,7 +123,7 @@ def _clients(loads: Sequence[Answer]) -> dict[str, object]:
 
 
 def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float) -> object:
-    """The mean over all streams; `None` where none played."""
+    """The mean over all streams; `None` if none played."""
     if not played:
         return None
     # Clients of which none played have no mean.
@@ -152,7 +158,7 @@ def _server(reports: MediaReports) -> dict[str, object]:
 
 
 def _foreign(reports: MediaReports) -> dict[str, object]:
-    """The same of a server that reports nothing, as far as kernel and clients count it."""
+    """The rates of a server without reports, from the counts of the kernel and the clients."""
     if reports.process is None:
         raise RunFailed("the kernel has no counts of the server's processes over the window")
     process = reports.process
@@ -185,19 +191,3 @@ def _difference(reports: MediaReports, path: Sequence[str]) -> float:
             value = value.get(name) if isinstance(value, Mapping) else None
         found.append(number(value))
     return found[1] - found[0]
-
-
-def _misses(profile: Answer) -> dict[str, object]:
-    """Last-level misses of all layers; empty where no PMU counted them."""
-    layers = profile.get("layers")
-    costs = layers.values() if isinstance(layers, Mapping) else ()
-    found = [cost.get(MISSES) for cost in costs if isinstance(cost, Mapping)]
-    counted = [number(value) for value in found if value is not None]
-    if not counted:
-        return {}
-    window_s = number(profile.get("window_s", 0))
-    misses = sum(counted)
-    return {
-        "cache_misses_per_packet": misses,
-        "cache_misses_per_s": misses * frames(profile) / window_s if window_s else None,
-    }

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import programs
 from perpacket.measure.plan import validated
+from perpacket.measure.router import machines, rip
 from perpacket.measure.router.plan import HOSTS, PlaneKind, RouterPlan
 from perpacket.measure.router.runs import (
     LIVE_LOWEST_PPS,
@@ -21,6 +22,7 @@ from perpacket.measure.router.runs import (
     RouterRun,
     RouterSetup,
     plane,
+    usable,
 )
 from perpacket.measure.runner import MeasuredRunner, facts, identity, probed
 from perpacket.study.point import Point
@@ -33,12 +35,15 @@ OpenRouted = Callable[[RouterPlan], AbstractContextManager[RoutedTestbed]]
 
 
 def open_routed(plan: RouterPlan) -> AbstractContextManager[RoutedTestbed]:
-    """A router and four hosts in namespaces; raises `MachineLacks` where there are none.
+    """A router and four hosts; raises `MachineLacks` if there are none.
 
-    Without TCP's time stamps a segment has 40 bytes of headers, as published.
+    They are namespaces of this machine, or machines over ssh. In namespaces TCP has no time stamps,
+    so that a segment has 40 bytes of headers, as published.
     """
     from perpacket.measure import hosts
 
+    if plan.testbed == "ssh":
+        return machines.RoutedMachines(plan)
     sysctls = {
         "net.ipv4.tcp_congestion_control": plan.congestion_control,
         "net.ipv4.tcp_timestamps": "0",
@@ -64,36 +69,56 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Set up the router; raises `MachineLacks` where there are no namespaces."""
+        """Set up the router; raises `MachineLacks` if there are no namespaces."""
         plans = {point.name: validated(RouterPlan, point) for point in points}
         with self._open(next(iter(plans.values()))) as testbed:
             lacks: dict[PlaneKind, str] = {}
+            left_out = {name: why for name, p in plans.items() if (why := lack_of(testbed, p))}
             verdicts: dict[str, object] = {}
             limits: list[str] = []
-            for kind in dict.fromkeys(plan.plane for plan in plans.values()):
+            planes = dict.fromkeys(plan.plane for plan in plans.values())
+            for kind in planes if testbed.ports else ():
                 try:
                     verdicts[kind], breach = checked_by_oracle(testbed, kind)
                     limits += [breach] if breach else []
                 except MachineLacks as error:
                     lacks[kind] = f"the kernel allows no router in XDP here: {error}"
             generator = ""
-            if any(plan.kind != "tcp" for plan in plans.values()):
+            if testbed.ports and any(plan.kind != "tcp" for plan in plans.values()):
                 generator, lack = best_generator(testbed)
                 limits += [lack] if lack else []
-            left_out = {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
+            left_out |= {name: lacks[p.plane] for name, p in plans.items() if p.plane in lacks}
+            learns = any(p.routes == "rip" for name, p in plans.items() if name not in left_out)
+            daemon = rip.version(testbed.server) if learns else None
             known = probed(testbed.server)
             with self.using(RouterSetup(testbed, generator, known.may_sample)):
                 yield SetupDescription(
                     identity(testbed) | {"generator": generator or None},
-                    facts(testbed, known, limits) | {"oracle": verdicts},
+                    facts(testbed, known, limits) | {"oracle": verdicts, "rip": daemon},
                     left_out,
                 )
+
+
+def lack_of(testbed: RoutedTestbed, plan: RouterPlan) -> str:
+    """Why the machine cannot run a plan besides its plane; empty if it can."""
+    if plan.testbed == "ssh":
+        return machines.lack_of(plan)
+    if plan.routes == "rip" and (reason := rip.lack()):
+        return reason
+    if plan.processors == "pairs" and len(usable(testbed)) < HOSTS // 2:
+        return f"two pairs of hosts need a processor each: this machine has {usable(testbed)}"
+    if plan.processors != "divided":
+        try:
+            testbed.steer(0, None)
+        except MachineLacks as error:
+            return str(error)
+    return ""
 
 
 def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
     """Check the router's rules: a summary, and a sentence about the first breach.
 
-    Raises `MachineLacks` where the plane is not allowed.
+    Raises `MachineLacks` if the plane is not allowed.
     """
     router = testbed.server
     command = [router.agent(), "route", "check", "--format", "json", "--quiet"]

@@ -6,8 +6,8 @@ is the agent's: a generator at host 0, a receiver at host 1, and trials by bisec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,8 @@ from perpacket.measure import programs
 from perpacket.measure.host_files import frames_of, memory_bytes
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.plan import with_available_events
-from perpacket.measure.router.plan import FIRST_TCP_PORT, PlaneKind, RouterPlan
+from perpacket.measure.router import rip
+from perpacket.measure.router.plan import FIRST_TCP_PORT, HOSTS, PlaneKind, RouterPlan
 from perpacket.measure.router.summary import Window, summarize_loss, summarize_search, summarize_tcp
 from perpacket.measure.runs import (
     LISTENING_ADDRESS,
@@ -41,6 +42,9 @@ HIGHEST_PPS = 4_000_000
 """More frames per second than one core of a current machine makes."""
 
 
+Started = AbstractContextManager[MonitoredProcess]
+
+
 class Port(Protocol):
     """An interface of the router and its host's interface, as `NETNS:IFNAME`."""
 
@@ -63,6 +67,14 @@ class RoutedTestbed(Testbed, Protocol):
         """The router's interfaces, in the order of the hosts."""
         ...
 
+    @property
+    def inner_addresses(self) -> tuple[str, ...]:
+        """The address of each host in the network behind it."""
+        ...
+
+    def steer(self, number: int, cpus: Sequence[int] | None) -> None:
+        """Move the receive work of a host and of its port to processors; `None` moves it back."""
+
 
 @dataclass(frozen=True, slots=True)
 class RouterSetup:
@@ -72,7 +84,7 @@ class RouterSetup:
     generator: str
     """How the machine makes frames: `live` or `socket`."""
     may_sample: bool = True
-    """Whether the kernel lets us sample the router's processors."""
+    """Whether the kernel permits sampling of the router's processors."""
 
 
 class RouterRun(MeasuredRun[RouterPlan, RouterSetup]):
@@ -97,7 +109,7 @@ def plane(
     """Forward by the kernel or by a program in XDP inside the context.
 
     A veth device receives frames from XDP only with a program at its end; `programmed` have one
-    already. Raises `MachineLacks` where XDP is not allowed.
+    already. Raises `MachineLacks` if XDP is not allowed.
     """
     if kind == "kernel":
         yield None
@@ -144,37 +156,97 @@ def _search(setup: RouterSetup, run: RouterRun) -> Measurement:
     return summarize(plan, answer), {plan.kind: answer}
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where the ends of flows run and which address each host has for them."""
+
+    hosts: Sequence[Host]
+    addresses: Sequence[str]
+    cpus: Sequence[tuple[int, ...]]
+
+    def far_end(self, receiver: int) -> Started:
+        """The far end of all flows to a host."""
+        host = self.hosts[receiver]
+        listen = f"{self.addresses[receiver]}:{FIRST_TCP_PORT}"
+        command = [host.agent(), "load", "stream", "--listen", listen, "--format", "json"]
+        return started("the far end", host, command, self.cpus[receiver])
+
+    def sender(self, plan: RouterPlan, flow: tuple[int, int], rate_bps: int = 0) -> Started:
+        """The sender of a flow, with `rate_bps` at that rate."""
+        sender, receiver = flow
+        to = f"{self.addresses[receiver]}:{FIRST_TCP_PORT}"
+        command = [
+            *programs.bulk_sender(self.hosts[sender], to, 1, plan.message_bytes),
+            *("--warmup", f"{plan.warmup_s:g}", "--duration", f"{plan.load_s:g}"),
+            *("--threads", "1", "--format", "json"),
+            *(("--bit-rate", str(rate_bps)) if rate_bps else ()),
+        ]
+        return started("the sender", self.hosts[sender], command, self.cpus[sender])
+
+
+def usable(testbed: Testbed) -> list[int]:
+    """The processors of the router and its hosts together."""
+    return sorted({cpu for host in (testbed.server, *testbed.clients) for cpu in host.cpus})
+
+
+@contextmanager
+def placed(testbed: RoutedTestbed, plan: RouterPlan) -> Iterator[list[tuple[int, ...]]]:
+    """The processors of each host's programs, with the receive work moved to them.
+
+    Raises `MachineLacks` where it cannot be moved.
+    """
+    hosts = testbed.clients
+    if plan.processors == "divided":
+        yield [host.cpus for host in hosts]
+        return
+    cpus = usable(testbed)
+    # Hosts 0 and 1 are the first pair.
+    pairs = [number // 2 if plan.processors == "pairs" else 0 for number in range(HOSTS)]
+    chosen: list[tuple[int, ...]] = [(cpus[pair],) for pair in pairs]
+    try:
+        for number, one in enumerate(chosen):
+            testbed.steer(number, one)
+        yield chosen
+    finally:
+        for number in range(HOSTS):
+            testbed.steer(number, None)
+
+
 def _tcp(setup: RouterSetup, run: RouterRun) -> Measurement:
     """Bulk TCP over every flow of the configuration, over one window."""
-    plan, router, hosts = run.plan, setup.testbed.server, setup.testbed.clients
+    plan, testbed, router = run.plan, setup.testbed, setup.testbed.server
     with ExitStack() as stack:
-        for receiver in sorted({receiver for _, receiver in plan.flows}):
-            host = hosts[receiver]
-            listen = f"{host.address}:{FIRST_TCP_PORT}"
-            far_end = [host.agent(), "load", "stream", "--listen", listen, "--format", "json"]
-            ready(stack.enter_context(started("the far end", host, far_end)), LISTENING_ADDRESS)
+        learned = None
+        addresses = [host.address for host in testbed.clients]
+        if plan.routes == "rip":
+            learned = stack.enter_context(rip.spread(testbed, plan.injected))
+            addresses = list(testbed.inner_addresses)
+        ends = Ends(testbed.clients, addresses, stack.enter_context(placed(testbed, plan)))
+        for receiver in sorted({to for _, to in (*plan.flows, *plan.cross_flows)}):
+            ready(stack.enter_context(ends.far_end(receiver)), LISTENING_ADDRESS)
         idle_frames = frames_of(router)
-        senders = []
-        for sender, receiver in plan.flows:
-            to = f"{hosts[receiver].address}:{FIRST_TCP_PORT}"
-            command = [
-                *programs.bulk_sender(hosts[sender], to, 1, plan.message_bytes),
-                *("--warmup", f"{plan.warmup_s:g}", "--duration", f"{plan.load_s:g}"),
-                *("--threads", "1", "--format", "json"),
-            ]
-            senders.append(stack.enter_context(started("the sender", hosts[sender], command)))
+        senders = [stack.enter_context(ends.sender(plan, flow)) for flow in plan.flows]
+        crossing = [
+            stack.enter_context(ends.sender(plan, flow, plan.cross_bps))
+            for flow in plan.cross_flows
+        ]
         warm_up(router, run, plan.warmup_s, senders, idle_frames)
         active = [memory_bytes(router, "Active")]
         profiled = with_available_events(plan, setup.may_sample)
-        counted = profiled_window(setup.testbed, run, profiled, senders)
+        counted = profiled_window(testbed, run, profiled, [*senders, *crossing])
         active.append(memory_bytes(router, "Active"))
         loads = [sender.stopped() for sender in senders]
+        cross = [sender.stopped() for sender in crossing]
+        if learned is not None:
+            learned.check()
     window = Window(
         profile=counted.profile,
         loads=loads,
+        cross=cross,
         router_idle=counted.server_idle,
         router_user=counted.server_user,
         hosts_idle=counted.client_idle,
         active_bytes=sum(active) / len(active),
+        converged_s=None if learned is None else learned.converged_s,
     )
-    return summarize_tcp(plan, window), {"profile": counted.profile, "load": loads}
+    return summarize_tcp(plan, window), {"profile": counted.profile, "load": [*loads, *cross]}

@@ -29,6 +29,11 @@ PAGE_BYTES = 4096
 """The unit of active memory, as published: `isa2003/46-page`."""
 
 
+LEAST_FORWARDED = 0.5
+"""A router that sent a smaller part of what the hosts received did not forward it. Both are counted
+over different windows."""
+
+
 @dataclass(slots=True)
 class Window:
     """The measurements of one window."""
@@ -39,6 +44,10 @@ class Window:
     router_user: float
     hosts_idle: float
     active_bytes: float
+    cross: Sequence[Answer] = ()
+    """The reports of the senders of cross traffic."""
+    converged_s: float | None = None
+    """Time until RIP had spread all routes; `None` with static routes."""
 
 
 def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
@@ -50,13 +59,23 @@ def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
     sent_bytes = number(numbers(profile.get("bytes")).get("sent", 0))
     if not window_s or not sent:
         raise RunFailed("the router forwarded nothing during the profile")
-    # In XDP on veth the sender's processors forward the frame, so the router's are not measured.
-    forwards_here = plan.plane == "kernel"
+    goodput_mbps = _goodput_mbps(window.loads)
+    forwarded_mbps = sent_bytes * 8 / window_s / 1e6
+    if plan.testbed == "ssh" and forwarded_mbps < LEAST_FORWARDED * goodput_mbps:
+        raise RunFailed(
+            f"the flows do not cross the router: it sent {forwarded_mbps:.0f} Mb/s, and the hosts "
+            f"received {goodput_mbps:.0f} Mb/s",
+            "name the hosts' addresses in the router's networks: --set router.addresses=A,B,C,D",
+        )
+    # In XDP on veth, and with hosts on the router's processors, the router's own time is unknown.
+    forwards_here = plan.plane == "kernel" and plan.processors == "divided"
     layers = timed_layers(profile, "forwarded_packet", sent)
     layers.get("user", {}).pop("cpu_ns_per_forwarded_packet", None)
     return result | {
-        "forwarded_mbps": sent_bytes * 8 / window_s / 1e6,
-        "goodput_mbps": sum(number(load["goodput_bps"]) for load in window.loads) / 1e6,
+        "forwarded_mbps": forwarded_mbps,
+        "goodput_mbps": goodput_mbps,
+        "cross_mbps": _goodput_mbps(window.cross) if plan.cross_bps else None,
+        "converged_s": window.converged_s,
         "forwarded_packets_per_s": sent / window_s,
         "packets_per_s": frames(profile) / window_s,
         "mean_packet_bytes": sent_bytes / sent,
@@ -64,14 +83,25 @@ def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
         "context_switches_per_s": number(profile.get("context_switches", 0)) / window_s,
         "active_pages": window.active_bytes / PAGE_BYTES,
         "server_idle": window.router_idle if forwards_here else None,
-        "router_user": window.router_user,
+        "router_user": window.router_user if plan.processors == "divided" else None,
         "client_idle": window.hosts_idle,
         "layers": layers if forwards_here else None,
         "drops": number(profile.get("drops", 0)),
         "retransmissions": sum_of(window.loads, "retransmissions"),
-        "doubts": profile_doubts(profile, window.hosts_idle, "layers", "user")
-        | closure_doubt(profile),
+        "doubts": _doubts(plan, window),
     }
+
+
+def _doubts(plan: RouterPlan, window: Window) -> dict[str, bool]:
+    """The doubts of a run; with hosts on the router's processors both are always busy with load."""
+    found = profile_doubts(window.profile, window.hosts_idle, "layers", "user")
+    if plan.processors != "divided":
+        found |= {"client_limited": False, "others_ran": False}
+    return found | closure_doubt(window.profile)
+
+
+def _goodput_mbps(loads: Sequence[Answer]) -> float:
+    return sum(number(load["goodput_bps"]) for load in loads) / 1e6
 
 
 def _interfaces(profile: Answer, window_s: float) -> dict[str, object]:

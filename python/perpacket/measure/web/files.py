@@ -126,8 +126,8 @@ def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> No
             _load_files(server, "specweb99", into, "--connections", connections)
         case "trace":
             _load_files(server, "trace", into, "--trace", f"{folder}/{trace_name(plan)}")
-        case "surge":
-            _load_files(server, "surge", into)
+        case "surge" | "webstone":
+            _load_files(server, plan.kind, into)
         case "stream" | "application":
             pass
 

@@ -1,7 +1,7 @@
 """nginx and Apache as servers under test, configured for a fair comparison.
 
 Each has one worker per processor, writes no log, keeps connections open as long as clients want,
-sends files with sendfile, and checks files for changes as rarely as our server where it can. Apache
+sends files with sendfile, and checks files for changes as rarely as `serve web` if it can. Apache
 runs its MPM event or worker with a thread for every client, or prefork with a process for every
 client. Their configuration is in the study's own folder. They run in the foreground, so that the
 run can stop them.
@@ -34,10 +34,10 @@ DESCRIPTORS = 16_384
 """Descriptors that a worker of nginx may open."""
 
 LEAST_THREADS = 64
-"""Least threads of an Apache process, as in our pools."""
+"""The least number of threads of an Apache process, as in the pools of `serve web`."""
 
 MORE_WORKERS = 8
-"""More threads or processes of Apache than clients, as connections may overlap."""
+"""The threads or processes of Apache in excess of the clients, because connections may overlap."""
 
 FIND_NGINX = "PATH=$PATH:/usr/sbin:/usr/local/sbin; command -v nginx"
 """Prints the path of nginx."""
@@ -135,7 +135,7 @@ BLOCKS = {"worker_processes": "", "multi_accept": "events", "accept_mutex": "eve
 
 
 def lack(host: Host, kind: PeerKind) -> str:
-    """Why a server cannot run on a host; empty when it can."""
+    """The reason why a server cannot run on a host; empty if it can."""
     if find(host, kind):
         return ""
     name = "nginx" if kind == "nginx" else f"Apache with its MPM {MPM[kind]}"
@@ -144,7 +144,7 @@ def lack(host: Host, kind: PeerKind) -> str:
 
 
 def find(host: Host, kind: PeerKind) -> list[str]:
-    """The program, and for Apache the folder of its modules; empty where there is none."""
+    """The program, and for Apache the folder of its modules; empty if there is none."""
     search = [FIND_NGINX] if kind == "nginx" else [FIND_APACHE, MPM[kind]]
     done = host.run(["sh", "-c", *search], timeout_s=FIND_S)
     return done.stdout.split() if done.returncode == 0 else []
@@ -186,7 +186,7 @@ def prepare(
 
 
 def with_directives(configuration: str, directives: str) -> str:
-    """Our configuration of nginx with directives, each ended by `;`, instead of its own."""
+    """A configuration of nginx in which directives, each ended by `;`, replace those there."""
     lines = configuration.splitlines()
     for directive in filter(None, (each.strip() for each in directives.split(";"))):
         name = directive.split()[0]
@@ -198,7 +198,7 @@ def with_directives(configuration: str, directives: str) -> str:
 
 
 def with_tls(configuration: str, certificate: str, key: str) -> str:
-    """Our configuration of nginx with TLS on its port, and sessions that clients may resume."""
+    """A configuration of nginx with TLS on its port, and sessions that clients may resume."""
     directives = (
         f"ssl_certificate {certificate}; ssl_certificate_key {key}; "
         "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:sessions:10m; "

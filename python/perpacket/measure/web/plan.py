@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from perpacket.measure.plan import RunPlan, named
 
-LoadKind = Literal["stream", "file", "trace", "specweb99", "surge", "application"]
+LoadKind = Literal["stream", "file", "trace", "specweb99", "surge", "webstone", "application"]
 ServerKind = Literal["perpacket", "nginx", "apache", "apache-worker", "apache-prefork"]
-"""`apache` has its MPM event."""
+"""The servers under test; `apache` is Apache with its MPM event."""
 TlsKey = Literal["", "rsa", "ecdsa"]
 """RSA with 2048 bits, or ECDSA on the curve P-256."""
 
@@ -42,7 +42,7 @@ class Plan(RunPlan):
     """A recorded trace; empty for a synthesized one."""
     trace_requests: int = Field(alias="load.trace_requests", default=200_000, ge=1)
     latency_ms: float = Field(alias="network.latency_ms", default=0, ge=0)
-    """Added one way."""
+    """Added latency, one way."""
     acknowledgments: Literal["adaptive", "each"] = Field(
         alias="network.acknowledgments", default="adaptive"
     )
@@ -70,7 +70,7 @@ class Plan(RunPlan):
 
     @model_validator(mode="after")
     def is_whole(self) -> Self:
-        """Parameters that depend on each other agree."""
+        """Check the parameters that depend on each other."""
         if bool(self.server_command) != bool(self.server_url):
             raise ValueError(
                 f"expected {named('server.command')} and {named('server.url')} together, or neither"
@@ -102,6 +102,8 @@ class Plan(RunPlan):
             raise ValueError(
                 f"expected {named('server.application')} for load.kind application, and only for it"
             )
+        if self.kind == "webstone" and self.keep_alive:
+            raise ValueError("expected load.keep_alive false for WebStone: a connection a request")
         if self.kind == "surge" and not self.users:
             raise ValueError("expected load.users of 1 or more for a Surge load")
         return self
@@ -118,7 +120,7 @@ class Plan(RunPlan):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the server under test is not ours."""
+        """Whether the server under test is a user's."""
         others = self.server_command or self.application or self.server_kind != "perpacket"
         return self.is_web and bool(others)
 

@@ -17,6 +17,9 @@ WARMING_CLIENTS = 8
 SURGE_PATH = "/surge/file00000"
 """The path of Surge's most popular file (`crates/workload/src/generators/surge.rs`)."""
 
+WEBSTONE_PATH = "/webstone/file500.html"
+"""The path of WebStone's smallest file (`crates/workload/src/generators/webstone.rs`)."""
+
 REPORT_PATH = "/.perpacket/report"
 """The path at which `serve web` returns its own counts."""
 
@@ -38,7 +41,7 @@ def serve_web(
         *(*posts, "--format", "json"),
     ]
     options = words_of(plan.server_options, "server.options")
-    # Each replaces one of ours: a repeated option is an error.
+    # Each option replaces perpacket's value, because a repeated option is an error.
     while options:
         following = [word for word in options[1:2] if word[:2] != "--"]
         command = [*without(command, [options[0].partition("=")[0]]), options[0], *following]
@@ -77,6 +80,8 @@ def load_http(
             command += ["--workload", "specweb99", *connections]
             # Other servers have no dynamic operations.
             command += [] if plan.is_foreign else ["--dynamic"]
+        case "webstone":
+            command += ["--workload", "webstone", *connections]
         case "application":
             command += [*_clients_of(plan), "--clients", str(plan.connections)]
         case "trace":
@@ -89,7 +94,9 @@ def load_http(
         command += ["--insecure", "--tls-resumption", "on" if plan.tls_resumption else "off"]
         command += ["--tls-version", plan.tls_version] if plan.tls_version else []
     if not plan.keep_alive:
-        command += ["--http", "1.0", "--keep-alive", "0"]
+        # WebStone's clients always open a connection for each request.
+        command += ["--http", "1.0"]
+        command += [] if plan.kind == "webstone" else ["--keep-alive", "0"]
     if count > 1:
         command += ["--shard", f"{index}/{count}"]
     return [*command, "--seed", str(seed), *_window(plan, host)]
@@ -120,7 +127,7 @@ def load_path(plan: Plan) -> str:
 
 def present_path(plan: Plan) -> str:
     """A path that every server of a plan's files answers with status 200, or the root."""
-    return SURGE_PATH if plan.kind == "surge" else load_path(plan)
+    return {"surge": SURGE_PATH, "webstone": WEBSTONE_PATH}.get(plan.kind) or load_path(plan)
 
 
 def file_name(size_bytes: int) -> str:

@@ -40,6 +40,9 @@ from perpacket.study.runner import SetupDescription
 DESCRIPTORS_BESIDE = 64
 """More descriptors than a program needs besides its connections."""
 
+COUNTERS = "pmu"
+"""The agent's name for performance counters."""
+
 LAYERLESS = ("accounts", "any")
 """Events of plans that need no layers."""
 
@@ -49,7 +52,7 @@ OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
 def open_web_testbed(plan: Plan) -> AbstractContextManager[Testbed]:
     """The testbed of a plan, with its number of the server's processors.
 
-    Raises `MachineLacks` where there is none.
+    Raises `MachineLacks` if there is none.
     """
     if plan.processors and plan.testbed == "ssh":
         raise MachineLacks("servers on other machines use all their processors")
@@ -138,7 +141,7 @@ def limits_of(testbeds: Mapping[int, Testbed], direct: Testbed) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """Why testbeds of some plans cannot be had; empty where they can."""
+    """The reasons why some testbeds cannot be made; empty if they can."""
 
     latency: str = ""
     quickack: str = ""
@@ -169,13 +172,15 @@ def impossible(
             reasons[name] = lacks_of_servers[which]
         elif lack_of_perf and plan.profile_events not in LAYERLESS:
             reasons[name] = lack_of_perf
+        elif plan.profile_events == "misses" and COUNTERS in known.lacking:
+            reasons[name] = f"{server.name} has no performance counters that count misses"
         elif lack := _lack_of_application(plan) or _lack_of_descriptors(plan):
             reasons[name] = lack
     return reasons
 
 
 def _lack_of_quickack(direct: Testbed, plans: Iterable[Plan]) -> str:
-    """Why the clients cannot acknowledge each frame, if a plan needs it."""
+    """The reason why clients cannot acknowledge each frame, if a plan needs it; else empty."""
     if all(plan.acknowledgments != "each" for plan in plans):
         return ""
     try:
@@ -187,13 +192,13 @@ def _lack_of_quickack(direct: Testbed, plans: Iterable[Plan]) -> str:
 
 
 def _lack_of_uring(server: Host, plans: Iterable[Plan], known: ProbeResult) -> str:
-    """Why the server's machine cannot run the architecture `uring`, if a plan has it."""
+    """The reason why the server's machine cannot run `uring`, if a plan has it; else empty."""
     wanted = any(plan.architecture == "uring" and not plan.is_foreign for plan in plans)
     return f"{server.name} has no io_uring" if wanted and "io_uring" in known.lacking else ""
 
 
 def _lack_of_perf(server: Host, plans: Iterable[Plan], known: ProbeResult) -> str:
-    """Why layers cannot be measured on the server's machine, if a plan needs them."""
+    """The reason why layers cannot be measured there, if a plan needs them; else empty."""
     if known.may_sample or all(plan.profile_events in LAYERLESS for plan in plans):
         return ""
     return (
@@ -203,7 +208,7 @@ def _lack_of_perf(server: Host, plans: Iterable[Plan], known: ProbeResult) -> st
 
 
 def _lack_of_application(plan: Plan) -> str:
-    """Why an application cannot run; empty when it can, or where the plan has none."""
+    """The reason why the plan's application cannot run; empty if it can or there is none."""
     if not plan.application:
         return ""
     if plan.server_command or plan.testbed == "ssh":
@@ -216,7 +221,7 @@ def _lack_of_application(plan: Plan) -> str:
 
 
 def _lack_of_descriptors(plan: Plan) -> str:
-    """Why a process cannot open the plan's connections here; empty when it can.
+    """The reason why a process cannot open the plan's connections here; empty if it can.
 
     The agents on machines over ssh check the limits there.
     """

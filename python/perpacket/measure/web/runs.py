@@ -66,14 +66,14 @@ class WebSetup:
 
     direct: Testbed
     delayed: Testbed | None
-    """The same hosts with a link that adds latency; `None` where nothing can add it."""
+    """The same hosts with a link that adds latency; `None` if nothing can add it."""
     files: Files
     applications: Mapping[str, Application] = field(default_factory=dict)
     """The running applications by name; they run until the end of the study."""
     by_processors: Mapping[int, Testbed] = field(default_factory=dict)
     """Testbeds whose server has another number of processors."""
     may_sample: bool = True
-    """Whether the kernel lets us sample the server's processors."""
+    """Whether the kernel permits sampling of the server's processors."""
 
     def testbed(self, plan: Plan) -> Testbed:
         """The testbed of a plan, with its latency and acknowledgments.
@@ -187,7 +187,7 @@ def _application(
 
 
 def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[str], str]:
-    """The command of a server that is not ours, and its URL."""
+    """The command of another server than `serve web`, and its URL."""
     if plan.server_kind == "perpacket":
         return foreign_server(server, plan.server_command, root), foreign_url(
             server, plan.server_url

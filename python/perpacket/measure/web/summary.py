@@ -19,6 +19,7 @@ from perpacket.errors import RunFailed
 from perpacket.measure.programs import Answer
 from perpacket.measure.summary import (
     RATE_KEPT_LEAST,
+    cache_misses,
     closure_doubt,
     frames,
     number,
@@ -51,7 +52,7 @@ class RunReports:
     server_idle: float
     client_idle: float
     server_process: Mapping[str, object] | None = None
-    """The kernel's counts of the server's processes; `None` where it has none."""
+    """The kernel's counts of the server's processes; `None` if it has none."""
 
     def raw(self) -> dict[str, object]:
         """The complete reports, by the names of their files."""
@@ -91,6 +92,7 @@ def summarize(plan: Plan, reports: RunReports) -> dict[str, object]:
         "skid_share": profile.get("skid_share"),
         "network": numbers(reports.network or {}),
         "server_process": reports.server_process,
+        **cache_misses(profile),
     }
     result["server_cpu_us_per_request"] = _cpu_us_per_request(result)
     return result | {"doubts": _doubts(plan, reports, result)}
@@ -112,6 +114,11 @@ def _rates(plan: Plan, loads: Sequence[Answer]) -> dict[str, object]:
         requests = sum_of(loads, "requests")
         errors = sum(sum(map(number, numbers(load.get("errors")).values())) for load in loads)
         found["error_share"] = errors / (requests + errors) if requests + errors else 0.0
+        found["connections_per_s"] = sum(
+            number(load["connections_opened"]) / number(load["duration_s"])
+            for load in loads
+            if load.get("connections_opened") is not None and load.get("duration_s")
+        )
         found["latency_us"] = worst([load.get("latency_us") for load in loads])
         conforming = [load["conforming"] for load in loads if load.get("conforming") is not None]
         if conforming and plan.kind == "specweb99":
@@ -124,7 +131,7 @@ def _rates(plan: Plan, loads: Sequence[Answer]) -> dict[str, object]:
 
 
 def _cpu_us_per_request(result: Mapping[str, object]) -> float | None:
-    """Processor time of the server's processes per request; `None` where either is unknown."""
+    """Processor time of the server's processes per request; `None` if either is unknown."""
     process, rate = result.get("server_process"), result.get("requests_per_s")
     if not isinstance(process, Mapping) or not rate:
         return None

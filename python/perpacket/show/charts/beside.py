@@ -141,7 +141,7 @@ def paper_beside(
 
     Columns: `configuration` (text; repeated where several values were published), `simulated`,
     `low`, `high` (the mean and the ends of its interval; ends are null after a single run),
-    `published_low`, `published_high` (equal where one value was published; null where none was),
+    `published_low`, `published_high` (equal where one value was published; null if none was),
     `calibrated` (true where the published value was used to calibrate). All numbers share the
     unit that `x_title` names.
     """

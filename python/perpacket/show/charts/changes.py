@@ -1,4 +1,4 @@
-"""The chart of changes: the cost of a unit of work with each, over that without."""
+"""The chart of changes: the cost of a unit of work with each change over the cost without it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def rows_of(figure: Figure, analysis: Analysis) -> Plot | None:
     """A row for each change of the figure, with its interval.
 
-    A load for which no best changes were chosen has no row; the figure's table has it.
+    A load for which no best changes were chosen has a row only in the figure's table.
     """
     found = next((one for one in analysis.changes if one.figure == figure), None)
     rows = [row for row in found.rows if row.applied or not row.is_chosen] if found else []
@@ -40,7 +40,7 @@ def rows_of(figure: Figure, analysis: Analysis) -> Plot | None:
 
 
 def described(rows: Sequence[Change]) -> str:
-    """The rows of each verdict: `Cheaper: gro=on. Not distinguishable: tso=off; mtu=9000.`."""
+    """The rows by verdict: `Cheaper: gro=on. Not distinguishable: tso=off; mtu=9000.`."""
     parts = []
     for verdict in (CHEAPER, DEARER, NOT_DISTINGUISHABLE):
         names = [row.name for row in rows if row.verdict == verdict]

@@ -37,7 +37,7 @@ TITLE_SIZE_PX: Final = 15
 """The title's font in a file; inside a page the title is a heading."""
 ROW_PX: Final = 24
 PADDING_PX: Final = 8
-"""The margin around a chart: a browser may draw text wider than the renderer measured it."""
+"""The margin around a chart, because a browser may draw text wider than the renderer measured."""
 
 LEGEND_MARGIN_PX: Final = 60
 """The symbol of a legend's entry and the margins around its label."""
@@ -51,7 +51,7 @@ CHARACTER_PX: Final = 6.5
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A chart at any width, and what it shows."""
+    """A chart at any width, and a description of it."""
 
     draw: Callable[[int], Chart]
     description: str
@@ -59,7 +59,7 @@ class Plot:
 
 
 Select = Callable[["Figure", "Analysis"], Plot | None]
-"""Makes the plot of a figure from an analysis; None where the run has no data for it."""
+"""A function that makes the plot of a figure from an analysis, or None without data."""
 
 
 def level_of(point: Point, name: str) -> Level | None:

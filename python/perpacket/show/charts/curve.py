@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from perpacket.study.point import Point
 
 LOGARITHMIC_FROM_RATIO: Final = 50.0
-"""From this ratio of largest to smallest x, small levels overlap on a linear axis."""
+"""The x axis is logarithmic from this ratio of largest to smallest x on."""
 
 LOGARITHMIC_Y_FROM_RATIO: Final = 100.0
-"""From this ratio of largest to smallest y, low lines overlap on a linear axis."""
+"""The y axis is logarithmic from this ratio of largest to smallest y on."""
 
 WIDEST_BAND: Final = 3.0
-"""Bands are drawn up to this multiple of the largest value."""
+"""Bands are cut at this multiple of the largest value."""
 
 SCHEMA: Final = {
     "x": pl.Float64,
@@ -49,7 +49,7 @@ SCHEMA: Final = {
 
 
 def curves(figure: Figure, analysis: Analysis) -> Plot | None:
-    """A column's mean and interval per point; levels that are text are rows instead of a line."""
+    """A column's mean and interval per point: lines, or rows if the levels are texts."""
     if "," in figure.y:
         return _several_columns(figure, analysis)
     means = analysis.estimates.column_means(figure.y)
@@ -201,7 +201,7 @@ def _cut(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 
 def _published_ratio(row: Comparison | None) -> float | None:
-    """A published change in per cent as a ratio; None where no number was published."""
+    """A published change in per cent as a ratio; None if no number was published."""
     if row is None or row.published.value is None:
         return None
     return 1 + row.published.value / 100
@@ -218,7 +218,7 @@ def curve(
     """One line per series, with its interval as a band, and the published points.
 
     Columns: `x` (number), `y`, `low`, `high` (the mean and its interval, whose ends may be null),
-    `series` (text). The frame may also have `published` (null where nothing was published) and
+    `series` (text). The frame may also have `published` (null if nothing was published) and
     `calibrated` (true where that value was used to calibrate). An axis with positive values is
     logarithmic if they span a ratio of 50 (x) or 100 (y).
     """
@@ -255,7 +255,7 @@ def curve(
 def _published_points(
     base: alt.Chart, color_scale: alt.Scale, width: int, terms: Terms
 ) -> list[alt.Chart]:
-    """Outlined marks with a dot in the series' colour; squares were used to calibrate."""
+    """Outlined marks with a dot in the series' colour; squares for values used to calibrate."""
     frame = base.data.drop_nulls("published").with_columns(source=source_of(terms))
     sources = (terms.published_legend, CALIBRATED)
     shapes = {terms.published_legend: "diamond", CALIBRATED: "square"}
@@ -284,7 +284,7 @@ def _numeric_x(values: pl.Series, title: str) -> alt.X:
 
 
 def _y_scale(frame: pl.DataFrame) -> tuple[pl.DataFrame, alt.Scale]:
-    """The scale of a curve's values, and the rows; on a logarithmic scale bands end above zero."""
+    """The rows and the scale of their values; on a logarithmic scale, bands are cut above zero."""
     columns = [name for name in ("y", "published") if name in frame.columns]
     values = [value for name in columns for value in frame[name].drop_nulls().to_list()]
     least, most = min(values, default=0.0), max(values, default=0.0)

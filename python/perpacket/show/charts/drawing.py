@@ -16,7 +16,7 @@ VEGA_LITE_VERSION: Final = "6.4"
 
 PNG_SCALE: Final = 2.0
 
-# Side by side, a second legend runs off a narrow chart. Vega has the option, Altair does not.
+# A second legend beside the first does not fit in a narrow chart. Only Vega has this option.
 LEGENDS_BELOW_EACH_OTHER: Final = {"top": {"direction": "vertical", "anchor": "start", "margin": 4}}
 
 # Attributes that Vega adds for interactive use; a still picture does not need them.

@@ -76,7 +76,7 @@ def effect_bars(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt.
     """A bar from zero for each effect, filled if its interval excludes zero, else open.
 
     Columns: `effect` (text, in the order of the table), `value`, `low`, `high` (the interval's
-    ends, null where it has none), `verdict` (`SHOWN` or `NOT_SHOWN`).
+    ends, null if it has none), `verdict` (`SHOWN` or `NOT_SHOWN`).
     """
     names = frame["effect"].to_list()
     verdicts = [one for one in (SHOWN, NOT_SHOWN) if one in frame["verdict"].to_list()]

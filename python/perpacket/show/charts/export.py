@@ -21,8 +21,8 @@ def export(
 ) -> list[Path]:
     """Write every chart that has data into `folder`, create it if missing, and return the files.
 
-    They are numbered as in the report: `02-cost-of-a-packet.svg`, and the same as `.png`, unless
-    `forms` has one of the two alone. Raises `OSError` naming the file that cannot be written.
+    Names have the numbers of the report: `02-cost-of-a-packet.svg`, and the same with `.png`.
+    `forms` may select only one of the two. Raises `OSError` naming the file that cannot be written.
     """
     written: list[Path] = []
     for number, figure in enumerate(analysis.study.figures, 1):

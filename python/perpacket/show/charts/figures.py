@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure of the page: both widths as SVG, or the reason why there is none."""
+    """A figure of the page: SVG in both widths, or the reason why there is none."""
 
     identifier: str
     title: str
@@ -45,7 +45,7 @@ def draw(analysis: Analysis, prefix: str = "") -> list[Drawing]:
 
 
 def plot_of(figure: Figure, analysis: Analysis) -> Plot | None:
-    """A figure at any width; None where the run has nothing to draw."""
+    """The plot of a figure; None if the run has nothing to draw."""
     return kinds()[figure.kind](figure, analysis)
 
 

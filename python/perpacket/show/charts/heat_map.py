@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 SCHEME: Final = "cividis"
 
 LOGARITHMIC_FROM_RATIO: Final = 8.0
-"""From this ratio of largest to smallest value, a linear scale shows small values as one colour."""
+"""From this ratio of largest to smallest value on, the scale is logarithmic. A linear scale would
+show small values as one colour."""
 
 ROW_PX: Final = 22
 LEGEND_PX: Final = 220
@@ -72,7 +73,7 @@ def cells_of(figure: Figure, analysis: Analysis) -> Plot | None:
     )
     best, worst = (choose(cells, key=lambda cell: cells[cell].value) for choose in (max, min))
     x_title, value_title = titles_of(figure)
-    # The levels name their unit.
+    # The levels have units, so the title needs none.
     row_title = in_words(name.removesuffix("_bytes"))
     ends = [
         f"{word} {number(cells[cell].value)} at {row_of[cell[0]]} and {column_of[cell[1]]}"

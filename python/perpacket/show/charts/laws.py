@@ -35,7 +35,7 @@ PUBLISHED: Final = "published, 2004"
 """The workloads of *Communication Breakdown*, table 5."""
 
 LEAST_TOP_PERCENT: Final = 100.0
-"""The lowest upper end of the gain axis, so that small gains look small."""
+"""The least upper end of the gain axis, so that small gains look small."""
 MOST_SHAPES: Final = 6
 """If there are more points, all have one shape and one entry of the legend."""
 SHAPES: Final = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right")

@@ -11,7 +11,7 @@ from perpacket.show.charts import drawing
 from perpacket.show.charts.curve import SCHEMA, curve
 
 STEP: Final = 5
-"""Hundredths of the sessions from one point to the next."""
+"""The chart shows every fifth of the hundred points."""
 
 
 def svg(name: str, points: Sequence[Mapping[str, float]]) -> str:

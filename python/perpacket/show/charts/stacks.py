@@ -24,10 +24,10 @@ HEADROOM: Final = 1.07
 SMALL_PART: Final = 0.02
 """Parts under this share at every point are drawn together."""
 LONGEST_UPRIGHT_NAME: Final = 8
-"""Longer names overlap below upright bars."""
+"""The longest name below upright bars, in characters; longer names would overlap."""
 WHOLE_SUM_PX: Final = 42
 SHORT_SUM_PX: Final = 26
-"""The width of a sum above a bar: whole numbers, and two digits with their power of ten."""
+"""The width of a sum above a bar."""
 
 
 def layers_of(figure: Figure, analysis: Analysis) -> Plot | None:

@@ -132,7 +132,7 @@ def _thinned(frame: pl.DataFrame, columns: Sequence[str], pixels: int) -> pl.Dat
 
 
 def trace_of(column: str) -> Trace:
-    """The trace of a column; an unknown column has its own unit, so its own panel."""
+    """The trace of a column. An unknown column has a unit of its own, and so its own panel."""
     name = column.replace("_", " ")
     return TRACES.get(column, Trace(name, name, palette.PURPLE))
 

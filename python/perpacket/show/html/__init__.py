@@ -3,8 +3,8 @@
     page.py      the page, with page.html.j2, style.css and sort.js
     data.py      the data inside the page
 
-It renders `perpacket.analysis`. The import of this package is fast, because charts and tables are
-imported when a report is written.
+This package renders `perpacket.analysis`. Its functions import charts and tables, so that importing
+the package is fast.
 """
 
 from __future__ import annotations

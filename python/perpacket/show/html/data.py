@@ -23,7 +23,7 @@ MOST_TIMELINE_BYTES: Final = 250_000
 
 
 def embedded(analysis: Analysis) -> tuple[str, list[str]]:
-    """JSON for a script element, and sentences on the data that it lacks."""
+    """JSON for a script element, and sentences on the data that the JSON lacks."""
     left_out: list[str] = []
     content: dict[str, object] = {
         "schema": SCHEMA,

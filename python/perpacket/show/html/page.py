@@ -48,7 +48,7 @@ class Page:
     summary: list[Table]
     contests: list[Table]
     cheaper: Table | None
-    """The change most worth trying at each point; None in simulated runs, and without any."""
+    """The change most worth trying at each point; None if there is none."""
     data: str
     """JSON for a script element."""
     left_out: list[str]
@@ -56,7 +56,7 @@ class Page:
     notation: list[tuple[str, str]]
     """The parts of a configuration's shorthand and their meanings; empty without shorthand."""
     prefix: str = ""
-    """The start of this page's `id` attributes, where a file has several pages."""
+    """The prefix of this page's `id` attributes, for a file with several pages."""
     version: str = __version__
 
     @property

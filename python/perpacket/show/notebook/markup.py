@@ -1,4 +1,4 @@
-"""A table as HTML that needs no style sheet: notebooks have their own."""
+"""A table as HTML without a style sheet, because notebooks have their own."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Profile:
 
     document: Mapping[str, object]
     place: str
-    """The name of its file, for errors and captions."""
+    """The name of the profile's file, for errors and captions."""
 
     @property
     def layers(self) -> Mapping[str, Mapping[str, object]]:
@@ -110,7 +110,7 @@ class Profile:
 
 
 def _text(value: object, scale: float) -> str:
-    """A number in running text; empty where it was not measured."""
+    """A number in running text; empty if it was not measured."""
     from perpacket.analysis.wording import number
 
     return number(scale * float(value)) if isinstance(value, int | float) else ""

@@ -213,6 +213,6 @@ class TwoRuns(Sequence["Ratio"]):
 
 
 def _one_of(names: Iterable[str]) -> str:
-    """The names to choose from, each once."""
+    """A hint with the possible names, each once."""
     listed = ", ".join(dict.fromkeys(names))
     return f"use one of {listed}" if listed else "there is none"

@@ -51,7 +51,8 @@ class SimulatedRun(dict[str, object]):
     def plot(self, what: Literal["layers", "timeline"] = "layers", *, width: int = 800) -> Chart:
         """Host cycles per packet by layer, or the state over time (`what="timeline"`).
 
-        `width` is in CSS pixels. Raises as `timeline`, and on another `what`.
+        `width` is in CSS pixels. Raises `ConfigurationError` when no state was recorded, and for
+        another `what`.
         """
         if what not in ("layers", "timeline"):
             raise ConfigurationError(

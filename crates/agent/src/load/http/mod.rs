@@ -257,7 +257,8 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         path.as_ref().map(open).transpose()
     };
     let histograms = file("histograms", &arguments.histograms)?;
-    // The load writes this file while it runs. This only checks that it can be opened.
+    // The load writes this file while it runs. Here the file is only opened, to report an error
+    // before the run.
     drop(file("request-log", &arguments.request_log)?);
     let stop = stop::on_signals()?;
     let shows_progress = arguments.shared.shows_progress();

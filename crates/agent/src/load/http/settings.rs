@@ -15,7 +15,7 @@ use crate::status::Failure;
 
 /// Line speed of SPECweb99's clients, in bits per second.
 const SPECWEB99_LINE_BPS: u64 = 400_000;
-/// Default connections of a closed and of an open loop.
+/// Default number of connections in a closed loop, and in an open loop.
 const DEFAULT_CONNECTIONS: u32 = 64;
 const DEFAULT_OPEN_CONNECTIONS: u32 = 1024;
 /// Default polling time with `--cpus`.
@@ -24,7 +24,7 @@ const DEFAULT_SPIN: Duration = Duration::from_micros(60);
 const DEFAULT_USERS: u32 = 100;
 /// Default number of clients of an application.
 const DEFAULT_CLIENTS: u32 = 10;
-/// Default connections of WebStone: its fewest clients.
+/// Default number of connections of WebStone: its smallest number of clients.
 const WEBSTONE_CLIENTS: u32 = 20;
 /// The speed that ignores the times of a log.
 const MAX_SPEED: &str = "max";
@@ -126,7 +126,8 @@ impl Arguments {
             (
                 self.spin.is_some() && !has_rate && !has_times,
                 "spin",
-                "without --rate, --sessions-rate or a log's times: nothing is due",
+                "without --rate, --sessions-rate or a log's times: no request has a time at which \
+                 it is due",
             ),
             (
                 self.users.is_some() && !is_surge,
@@ -171,19 +172,15 @@ impl Arguments {
             (
                 self.tls_resumption.is_some() && !is_tls,
                 "tls-resumption",
-                "without a URL of https",
+                "without an https URL",
             ),
             (
                 self.tls_version.is_some() && !is_tls,
                 "tls-version",
-                "without a URL of https",
+                "without an https URL",
             ),
-            (
-                self.insecure && !is_tls,
-                "insecure",
-                "without a URL of https",
-            ),
-            (self.ca.is_some() && !is_tls, "ca", "without a URL of https"),
+            (self.insecure && !is_tls, "insecure", "without an https URL"),
+            (self.ca.is_some() && !is_tls, "ca", "without an https URL"),
         ];
         refuse_ignored(&ignored)
     }

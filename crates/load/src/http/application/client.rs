@@ -4,12 +4,12 @@ use perpacket_workload::Stream;
 
 use super::number::Number;
 
-/// A client; a new session begins without cookies and texts.
+/// A client. A new session begins without cookies and without extracted texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
-    /// The random numbers of the current page, then the extracted texts.
+    /// The random numbers of the current page, followed by the extracted texts.
     pub(super) values: Vec<Vec<u8>>,
-    /// The numbers that no other session has, with their values.
+    /// The numbers that are unique to this session, with their values.
     pub(super) alone: Vec<(usize, i64)>,
     cookies: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -22,11 +22,11 @@ impl Client {
         self.values.resize(values, Vec::new());
     }
 
-    /// Draws the numbers of a page. Those that a session has alone stay.
-    pub(super) fn draw(&mut self, numbers: &[Number], chance: &mut Stream) {
+    /// Draws the numbers of a page. The numbers that are unique to the session do not change.
+    pub(super) fn draw(&mut self, numbers: &[Number], random: &mut Stream) {
         let all = numbers.iter().zip(&mut self.values);
         for (number, value) in all.filter(|(number, _)| !number.alone) {
-            *value = number.draw(chance).to_string().into_bytes();
+            *value = number.draw(random).to_string().into_bytes();
         }
     }
 

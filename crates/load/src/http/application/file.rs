@@ -9,7 +9,7 @@ use super::number::Number;
 use super::text::Text;
 use super::{Application, Extract, Page};
 
-/// Rounding error of a sum of probabilities.
+/// Tolerated rounding error of a sum of probabilities.
 const ROUNDING: f64 = 1e-9;
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct SessionTable {
     think_s: f64,
     #[serde(default)]
     numbers: BTreeMap<String, Number>,
-    /// The next pages of a page that names none.
+    /// The next pages of each page whose table names none.
     next: Option<BTreeMap<String, f64>>,
     page: BTreeMap<String, PageTable>,
 }
@@ -119,7 +119,7 @@ fn page_of(
     let sum: f64 = next.values().sum();
     if next.values().any(|share| *share < 0.0) || sum > 1.0 + ROUNDING {
         return Err(
-            "next has probabilities, expected numbers from 0 with a sum up to 1".to_owned(),
+            "next has wrong probabilities, expected numbers from 0 with a sum up to 1".to_owned(),
         );
     }
     let extract = |(name, place): (&String, &ExtractTable)| {

@@ -27,14 +27,15 @@ pub(crate) struct Application {
     start: usize,
     /// Mean of the exponential pause before each page but the first, in seconds.
     think_s: f64,
-    /// The random numbers. A client's values begin with these.
+    /// The random numbers of a page. A client's values begin with these numbers.
     numbers: Vec<Number>,
     /// Number of values of a client: the numbers, then the extracted texts.
     values: usize,
     pages: Vec<Page>,
 }
 
-/// The values of a thread that no session has now, for each number that a session has alone.
+/// The values of a thread that no session uses now, for each number that must be unique to a
+/// session.
 #[derive(Debug)]
 pub(crate) struct FreeValues(Vec<Vec<i64>>);
 
@@ -64,7 +65,7 @@ impl Application {
     /// Reads the table `[session]` of an application's file.
     ///
     /// # Errors
-    /// The file cannot be read, or a key is not as expected; the error names it.
+    /// The file cannot be read, or a key is not as expected. The error names the key.
     pub(crate) fn read(file: &Path) -> Result<Self, LoadError> {
         let text = std::fs::read_to_string(file).map_err(LoadError::file(file))?;
         file::parse(&text)
@@ -76,13 +77,15 @@ impl Application {
         self.pages.iter().map(|page| page.name.clone()).collect()
     }
 
-    /// Most clients at a time: each has some numbers alone.
-    pub(crate) fn most_clients(&self) -> f64 {
+    /// Maximum number of clients at a time, so that each client has unique values for its unique
+    /// numbers.
+    pub(crate) fn max_clients(&self) -> f64 {
         let alone = self.numbers.iter().filter(|number| number.alone);
         alone.map(Number::count).fold(f64::INFINITY, f64::min)
     }
 
-    /// The values of a thread for the numbers that a session has alone: each `step`-th from a place.
+    /// The values of a thread for the numbers that are unique to a session: every `step`-th value,
+    /// starting at `place`.
     pub(crate) fn free_values(&self, place: u32, step: u32) -> FreeValues {
         let values = |number: &Number| match number.alone {
             true => number.every(place, step),
@@ -95,7 +98,7 @@ impl Application {
     pub(crate) fn first(
         &self,
         client: &mut Client,
-        chance: &mut Stream,
+        random: &mut Stream,
         free: &mut FreeValues,
     ) -> SessionRequest {
         for (number, value) in client.alone.drain(..) {
@@ -104,27 +107,27 @@ impl Application {
         client.begin(self.values);
         for (number, free) in free.0.iter_mut().enumerate() {
             if !free.is_empty() {
-                let place = (chance.uniform() * free.len() as f64) as usize;
+                let place = (random.uniform() * free.len() as f64) as usize;
                 let value = free.swap_remove(place.min(free.len() - 1));
                 client.values[number] = value.to_string().into_bytes();
                 client.alone.push((number, value));
             }
         }
-        self.request(self.start, client, chance, 0.0)
+        self.request(self.start, client, random, 0.0)
     }
 
-    /// The request after the page of a client; `None` ends the session.
+    /// The request for the page that follows `page`. `None` ends the session.
     pub(crate) fn next(
         &self,
         page: u32,
         client: &mut Client,
-        chance: &mut Stream,
+        random: &mut Stream,
     ) -> Option<SessionRequest> {
-        let mut drawn = chance.uniform();
+        let mut drawn = random.uniform();
         for (next, share) in &self.pages[page as usize].next {
             drawn -= share;
             if drawn < 0.0 {
-                return Some(self.request(*next, client, chance, self.think_s));
+                return Some(self.request(*next, client, random, self.think_s));
             }
         }
         None
@@ -134,12 +137,12 @@ impl Application {
         &self,
         page: usize,
         client: &mut Client,
-        chance: &mut Stream,
+        random: &mut Stream,
         think_s: f64,
     ) -> SessionRequest {
-        client.draw(&self.numbers, chance);
+        client.draw(&self.numbers, random);
         let pause_s = if think_s > 0.0 {
-            think_s * chance.exponential()
+            think_s * random.exponential()
         } else {
             0.0
         };
@@ -154,7 +157,7 @@ impl Application {
         }
     }
 
-    /// Writes a request up to the end of its cookies: `fields` follow the path. Returns the body.
+    /// Writes a request up to the end of its cookies. `fields` follow the path. Returns the body.
     pub(crate) fn write(
         &self,
         buffer: &mut Vec<u8>,
@@ -194,7 +197,7 @@ impl Application {
     /// Extracts texts from the answer to a page. The error describes what the answer lacks.
     ///
     /// # Errors
-    /// The answer lacks the text of a right one.
+    /// The answer lacks the text that a right answer contains.
     pub(crate) fn accept(
         &self,
         page: u32,
@@ -232,7 +235,7 @@ impl Application {
     }
 }
 
-/// Characters of an answer that an error quotes.
+/// Maximum number of characters of an answer that an error quotes.
 const SHOWN: usize = 80;
 
 fn beginning(answer: &[u8]) -> String {
@@ -269,9 +272,9 @@ mod tests {
     #[test]
     fn no_two_sessions_have_a_number_that_each_has_alone() {
         let application = file::parse(USERS).unwrap();
-        assert_eq!(application.most_clients(), 7.0);
-        let mut chance = Stream::new(1, "walks of clients");
-        // Three clients in one thread and two in each of two others use all seven values.
+        assert_eq!(application.max_clients(), 7.0);
+        let mut random = Stream::new(1, "walks of clients");
+        // Three clients in one thread, and two in each of two other threads, use all seven values.
         let mut threads: Vec<(FreeValues, Vec<Client>)> = [3, 2, 2]
             .iter()
             .zip(0..)
@@ -285,8 +288,8 @@ mod tests {
         for _ in 0..100 {
             for (free, clients) in &mut threads {
                 for client in clients {
-                    application.first(client, &mut chance, free);
-                    client.draw(&application.numbers, &mut chance);
+                    application.first(client, &mut random, free);
+                    client.draw(&application.numbers, &mut random);
                 }
             }
             let held: BTreeSet<&Vec<u8>> = threads

@@ -3,20 +3,22 @@
 use perpacket_workload::Stream;
 use serde::Deserialize;
 
-/// A number that is drawn for each page: from a range or a list, uniform or by Zipf's law.
+/// A number that is drawn for each page, from a range or a list. Its distribution is uniform or
+/// follows Zipf's law.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(try_from = "Table")]
 pub(super) struct Number {
     values: Values,
-    /// By Zipf's law, the probability of a value or an earlier one; empty if all are equally likely.
+    /// With Zipf's law: the cumulative probability of each value. Empty if all values are equally
+    /// likely.
     cumulative: Vec<f64>,
-    /// Whether a session has one value, and no other session has it at the same time.
+    /// Whether a session uses one value that no other session has at the same time.
     pub(super) alone: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
-    /// From the first to the last.
+    /// All integers from the first to the last.
     Range(i64, i64),
     List(Vec<i64>),
 }
@@ -27,16 +29,16 @@ struct Table {
     first: Option<i64>,
     last: Option<i64>,
     values: Option<Vec<i64>>,
-    /// Whether value `r`, from 1, has a probability proportional to `1 / r`.
+    /// Whether the `r`-th value, counted from 1, has a probability proportional to `1 / r`.
     #[serde(default)]
     zipf: bool,
-    /// Whether a session has one value, and no other session has it at the same time.
+    /// Whether a session uses one value that no other session has at the same time.
     #[serde(default)]
     alone: bool,
 }
 
-/// Most values of a number by Zipf's law, and of one that sessions do not share.
-const MOST_LISTED: usize = 1_000_000;
+/// Maximum number of values of a number that follows Zipf's law or is unique to a session.
+const MAX_LISTED: usize = 1_000_000;
 
 impl TryFrom<Table> for Number {
     type Error = String;
@@ -56,9 +58,9 @@ impl TryFrom<Table> for Number {
             alone: table.alone,
         };
         let count = number.count();
-        if (table.zipf || table.alone) && count > MOST_LISTED as f64 {
+        if (table.zipf || table.alone) && count > MAX_LISTED as f64 {
             return Err(format!(
-                "zipf or alone: expected at most {MOST_LISTED} values"
+                "zipf or alone: expected at most {MAX_LISTED} values"
             ));
         }
         if table.zipf && table.alone {
@@ -88,8 +90,8 @@ impl Number {
     }
 
     /// Draws the number.
-    pub(super) fn draw(&self, chance: &mut Stream) -> i64 {
-        let drawn = chance.uniform();
+    pub(super) fn draw(&self, random: &mut Stream) -> i64 {
+        let drawn = random.uniform();
         let place = match self.cumulative.is_empty() {
             true => (drawn * self.count()) as i64,
             false => self.cumulative.partition_point(|sum| *sum <= drawn) as i64,
@@ -104,7 +106,8 @@ impl Number {
         }
     }
 
-    /// The values of one thread, which no other has: each `step`-th value from a place.
+    /// The values of one thread, which no other thread has: every `step`-th value, starting at
+    /// `place`.
     pub(super) fn every(&self, place: u32, step: u32) -> Vec<i64> {
         let places = (i64::from(place)..self.count() as i64).step_by(step as usize);
         places.map(|place| self.value(place)).collect()
@@ -122,10 +125,10 @@ mod tests {
     #[test]
     fn the_first_value_by_zipf_is_twice_as_frequent_as_the_second() {
         let number = number("values = [4, 3, 5]\nzipf = true").unwrap();
-        let mut chance = Stream::new(1, "numbers");
+        let mut random = Stream::new(1, "numbers");
         let mut counts = [0u32; 6];
         for _ in 0..11_000 {
-            counts[number.draw(&mut chance) as usize] += 1;
+            counts[number.draw(&mut random) as usize] += 1;
         }
         // 6/11, 3/11 and 2/11 of the draws, within five standard deviations (52, 47 and 40).
         for (value, expected, within) in [(4, 6000, 260), (3, 3000, 235), (5, 2000, 200)] {

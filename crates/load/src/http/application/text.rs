@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// A text with placeholders, each of which is the number of a value.
+/// A text with placeholders. A placeholder contains the number of a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Text(Vec<Part>);
 
@@ -12,7 +12,7 @@ enum Part {
     Value(usize),
 }
 
-/// How a byte of a value is written.
+/// A function that writes one byte of a value in an encoding.
 pub(super) type Encoding = fn(&mut Vec<u8>, u8);
 
 impl Text {
@@ -21,10 +21,10 @@ impl Text {
         Self(vec![Part::Literal(text.to_owned())])
     }
 
-    /// Parses a text; `number` returns the number of a value by its name.
+    /// Parses a text. `number` returns the number of a value by its name.
     ///
     /// # Errors
-    /// The name of a placeholder without a value.
+    /// The error is the name of a placeholder that has no value.
     pub(super) fn parse(
         text: &str,
         number: impl Fn(&str) -> Option<usize>,
@@ -60,7 +60,7 @@ impl Text {
         self.0.is_empty()
     }
 
-    /// Writes the text as it is, with its values encoded.
+    /// Writes the text unchanged, and its values encoded.
     pub(super) fn write(&self, buffer: &mut Vec<u8>, values: &[Vec<u8>], encoding: Encoding) {
         for part in &self.0 {
             match part {
@@ -92,12 +92,13 @@ fn is_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// The byte itself.
+/// Writes the byte unchanged.
 pub(super) fn as_it_is(buffer: &mut Vec<u8>, byte: u8) {
     buffer.push(byte);
 }
 
-/// A byte of a path or query: unreserved, or percent-encoded (RFC 3986, section 2.3).
+/// Writes a byte of a path or query: unreserved bytes unchanged, others percent-encoded (RFC 3986,
+/// section 2.3).
 pub(super) fn path_byte(buffer: &mut Vec<u8>, byte: u8) {
     if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
         buffer.push(byte);
@@ -107,7 +108,7 @@ pub(super) fn path_byte(buffer: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// A byte of a form: a space is a plus sign.
+/// Writes a byte of a form. A space becomes a plus sign.
 fn form_byte(buffer: &mut Vec<u8>, byte: u8) {
     match byte {
         b' ' => buffer.push(b'+'),

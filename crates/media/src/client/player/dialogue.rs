@@ -28,7 +28,7 @@ impl Client {
         );
         self.outgoing.extend_from_slice(request.as_bytes());
         self.requested_ns = now_ns;
-        // The read side closes a failed connection.
+        // If the flush fails, the next read notices it and closes the connection.
         let _ = self.flush();
     }
 
@@ -122,7 +122,7 @@ impl Client {
                     if self.handle_response(&response, now_ns, ports)? == Action::Watch {
                         action = Action::Watch;
                     }
-                    if self.phase == Phase::Over {
+                    if self.phase == Phase::Ended {
                         return Ok(action);
                     }
                 }

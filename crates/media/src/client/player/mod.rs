@@ -1,4 +1,4 @@
-//! A client: it sets up a stream, receives it and sends reports and keep-alive requests.
+//! A client. It sets up a stream, receives it, and sends reports and keep-alive requests.
 //!
 //! A stream that ends during the run is played again from its start. `dialogue` has the RTSP
 //! requests, and `sockets` opens the sockets.
@@ -18,11 +18,12 @@ use crate::wire::rtsp;
 use super::stream::ReceivedStream;
 use super::{Error, Ports, Transport};
 
-/// Time between receiver reports (RFC 3550, section 6.2), and between keep-alive requests.
+/// Time between receiver reports (RFC 3550, section 6.2), and default time between keep-alive
+/// requests.
 const REPORT_INTERVAL_NS: u64 = 5_000_000_000;
 const KEEP_ALIVE_INTERVAL_NS: u64 = 20_000_000_000;
 
-/// A client that waits longer for a response or a packet has timed out.
+/// Longest wait for a response or a packet. A client that waits longer has timed out.
 pub(super) const RESPONSE_LIMIT_NS: u64 = 10_000_000_000;
 
 /// Size of the receive buffer: the largest datagram, or datagrams that the kernel merged.
@@ -31,7 +32,7 @@ const DATAGRAM_BYTES: usize = 65_536;
 /// The canonical name in reports.
 const CANONICAL_NAME: &str = "perpacket-load";
 
-/// The phase of a client. Each is described by what the client waits for.
+/// The phase of a client. The description of a phase is the event that the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Its start in the ramp.
@@ -49,7 +50,7 @@ pub(super) enum Phase {
     /// The response to TEARDOWN.
     TearingDown,
     /// Nothing: the client has ended.
-    Over,
+    Ended,
 }
 
 /// The outcome of a client.
@@ -107,7 +108,7 @@ pub(super) struct Client {
     identity: u32,
 }
 
-/// What the event loop does for a client after an event.
+/// The next action of the event loop for a client after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Nothing.
@@ -183,7 +184,7 @@ impl Client {
 
     /// Closes all sockets.
     pub(super) fn close(&mut self) {
-        self.phase = Phase::Over;
+        self.phase = Phase::Ended;
         self.control = None;
         self.sockets = None;
         self.incoming = Vec::new();
@@ -237,7 +238,7 @@ impl Client {
         let Some((packets, _)) = &self.sockets else {
             return;
         };
-        // One receive per event: level-triggered polling reports what is left.
+        // Receive once per event. Level-triggered polling reports the remaining datagrams again.
         let Ok(received) = udp::receive(packets, buffer) else {
             return;
         };
@@ -316,14 +317,14 @@ impl Client {
         let bytes = rtcp::receiver_report(self.identity, Some(&block), CANONICAL_NAME);
         match (&self.sockets, self.server_reports) {
             (Some((_, reports)), Some(server)) => {
-                // A report that is lost is not sent again: the next one replaces it.
+                // A lost report is not sent again, because the next report replaces it.
                 let _ = reports.send_to(&bytes, server);
             }
             _ => {
                 let head = rtsp::frame_header(self.channels.1, bytes.len() as u16);
                 self.outgoing.extend(head);
                 self.outgoing.extend(bytes);
-                // The read side closes a failed connection.
+                // If the flush fails, the next read notices it and closes the connection.
                 let _ = self.flush();
             }
         }
@@ -332,7 +333,7 @@ impl Client {
     /// Whether the client has waited too long.
     pub(super) fn is_overdue(&self, now_ns: u64) -> bool {
         match self.phase {
-            Phase::Waiting | Phase::Over => false,
+            Phase::Waiting | Phase::Ended => false,
             Phase::Playing => {
                 self.first_packet_ns.is_none()
                     && now_ns.saturating_sub(self.requested_ns) > RESPONSE_LIMIT_NS

@@ -7,7 +7,7 @@ use perpacket_linux::udp;
 
 use super::super::Ports;
 
-/// Receive buffer of a stream: packets wait there while other streams are read.
+/// Size of a stream's receive buffer, in bytes. Packets wait there while other streams are read.
 const RECEIVE_BYTES: usize = 512 * 1024;
 
 /// Starts to connect without waiting.
@@ -24,7 +24,7 @@ pub(super) fn start_connection(server: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Opens sockets on an even port and the next.
+/// Opens a pair of sockets on an even port and the port after it.
 pub(super) fn open_pair(
     local: IpAddr,
     ports: &mut Ports,
@@ -40,7 +40,7 @@ pub(super) fn open_pair(
                 reports.set_nonblocking(true)?;
                 udp::record_arrivals_and_merge(&packets)?;
                 let socket = socket2::SockRef::from(&packets);
-                // The kernel reduces this to its limit.
+                // The kernel may reduce this size to its limit.
                 socket.set_recv_buffer_size(RECEIVE_BYTES)?;
                 return Ok((packets, reports, port));
             }

@@ -37,8 +37,8 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are not a message. The position of the next message is then unknown, so the connection
-/// must be closed.
+/// The reason why bytes are not a message. The position of the next message is then unknown, so the
+/// connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// The head is longer than the limit.
@@ -119,7 +119,7 @@ pub struct Request {
     pub method: String,
     /// The request URI.
     pub uri: String,
-    /// The version is RTSP/1.0.
+    /// Whether the version is RTSP/1.0.
     pub version_is_known: bool,
     /// Headers and body.
     pub message: Message,
@@ -134,7 +134,7 @@ pub struct Response {
     pub message: Message,
 }
 
-/// Parses the first message or frame. Returns it with the number of bytes read, or `None` if it is
+/// Parses the first message or frame. Returns it and the number of bytes read, or `None` if it is
 /// not complete.
 ///
 /// # Errors
@@ -201,7 +201,7 @@ fn parse_message(bytes: &[u8], limits: Limits) -> Result<Option<(Message, usize)
             });
         }
         match (line.split_once(':'), message.headers.last_mut()) {
-            // A line that starts with a blank continues the one before.
+            // A line that starts with a blank continues the previous line.
             (_, Some((_, value))) if line.starts_with([' ', '\t']) => {
                 value.push(' ');
                 value.push_str(line.trim());
@@ -236,7 +236,8 @@ fn parse_message(bytes: &[u8], limits: Limits) -> Result<Option<(Message, usize)
     }))
 }
 
-/// The head without the empty line, and the bytes of both. `None` without an empty line.
+/// The head without the empty line, and the number of bytes of head and empty line. `None` if there
+/// is no empty line.
 fn find_head(bytes: &[u8], limit: usize) -> Option<(&[u8], usize)> {
     let mut line_start = 0;
     for (index, _) in bytes
@@ -283,7 +284,7 @@ impl Message {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// CSeq: a response has the number of its request.
+    /// The CSeq number. A response has the number of its request.
     #[must_use]
     pub fn sequence(&self) -> Option<u32> {
         self.header("CSeq")?.parse().ok()
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_message_is_none() {
+    fn an_incomplete_message_is_not_returned() {
         let mut bytes = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 4\r\n\r\n".to_vec();
         bytes.extend(b"body");
         for end in 0..bytes.len() {

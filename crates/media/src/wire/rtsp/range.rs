@@ -28,7 +28,7 @@ impl Range {
         let error = || RangeError {
             value: value.chars().take(60).collect(),
         };
-        // The parameter `time`, for a start later on, is ignored.
+        // The parameter `time`, which schedules a later start, is ignored.
         let range = value.split(';').next().unwrap_or_default().trim();
         let (start, end) = range
             .strip_prefix("npt=")

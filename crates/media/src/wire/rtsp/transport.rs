@@ -26,17 +26,17 @@ pub enum LowerTransport {
 pub struct Transport {
     /// The lower transport.
     pub lower: LowerTransport,
-    /// Whether the transport is unicast; otherwise it is multicast.
+    /// Whether the transport is unicast. If not, it is multicast.
     pub unicast: bool,
-    /// Address of the receiver, if not the client.
+    /// Address of the receiver, if it is not the client's.
     pub destination: Option<String>,
     /// Synchronization source of the stream.
     pub ssrc: Option<u32>,
-    /// The client wants to record, not to play.
+    /// Whether the client wants to record instead of play.
     pub is_recording: bool,
 }
 
-/// Why a transport cannot be parsed.
+/// The reason why a transport cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransportError {
     /// The protocol is not RTP over UDP or TCP.
@@ -76,7 +76,7 @@ impl Transport {
                 });
             }
         };
-        // Multicast is the default of the RFC. Interleaved frames have one receiver.
+        // The RFC's default for UDP is multicast. Interleaved frames always have one receiver.
         let mut transport = Self {
             lower,
             unicast: matches!(lower, LowerTransport::Interleaved { .. }),

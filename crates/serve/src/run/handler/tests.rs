@@ -1,4 +1,4 @@
-//! The steps of a loop, on a socket pair.
+//! Tests of the steps of a loop, on a socket pair.
 
 use super::*;
 use crate::files::cache::{Cache, CacheHandle};

@@ -71,7 +71,7 @@ def edit() -> None:
 
 
 def tables() -> None:
-    """The tables as psql accepts them: no comments with #, nothing dropped that is not there."""
+    """The tables in psql's syntax: without comments with # and without dropping missing tables."""
     (source,) = APPLICATION.rglob("postgre/Table.ddl")
     text = re.sub(r"^#.*$", "", source.read_text(), flags=re.MULTILINE)
     Path("tables.sql").write_text(
