@@ -19,7 +19,8 @@ pub struct Interface {
     pub bytes_received: u64,
     /// Frames dropped in either direction.
     pub drops: u64,
-    /// Interrupts of its queues on all processors. Absent if the interface has none, as veth.
+    /// Interrupts of the interface's queues on all processors. Absent if the interface has none,
+    /// such as veth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<u64>,
 }
@@ -44,8 +45,8 @@ impl Interface {
         }
     }
 
-    /// The counts since an earlier read. An interface that counted less than before was made
-    /// again under its name, so all its counts are new.
+    /// The counts since an earlier read. If the counts of an interface are lower than before, the
+    /// interface was created again under the same name. Then all its counts are new.
     pub(super) fn since(self, before: Self) -> Self {
         let is_new =
             self.bytes_sent < before.bytes_sent || self.bytes_received < before.bytes_received;
@@ -65,7 +66,8 @@ impl Interface {
     }
 }
 
-/// Parses `/proc/net/dev`: eight counts received, eight sent, after the interface's name.
+/// Parses `/proc/net/dev`. After an interface's name, a line has eight counts for receiving and
+/// eight for sending.
 pub(super) fn devices(text: &str) -> BTreeMap<String, Interface> {
     text.lines()
         .filter_map(|line| {
@@ -96,8 +98,8 @@ pub(super) fn with_interrupts(
     devices
 }
 
-/// The interrupts of an interface; `None` if sysfs lists none. A virtio interface has them at the PCI
-/// device that contains it.
+/// The interrupts of an interface; `None` if sysfs lists none. The interrupts of a virtio interface
+/// belong to the PCI device that contains it.
 fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
     let device = sys.join("class/net").join(interface).join("device");
     let device = device.canonicalize().ok()?;
@@ -106,7 +108,7 @@ fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
         .take(2)
         .find_map(|folder| fs::read_dir(folder.join("msi_irqs")).ok())?;
     let counts = numbers.filter_map(|number| {
-        // One count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
+        // The file has one count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
         let folder = sys.join("kernel/irq").join(number.ok()?.file_name());
         let text = fs::read_to_string(folder.join("per_cpu_count")).ok()?;
         let counts = text.trim().split(',');
