@@ -55,7 +55,7 @@ pub struct Arguments {
     /// Bits a second that each direction carries, Ethernet headers included [default: no limit].
     #[arg(long, value_name = "BIT-RATE")]
     bit_rate: Option<BitRate>,
-    /// Most frames that wait where --bit-rate limits a direction [default: 1000].
+    /// Highest number of frames that wait where --bit-rate limits a direction [default: 1000].
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_packets: Option<usize>,

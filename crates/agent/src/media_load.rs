@@ -18,7 +18,7 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8
 /// Time between the ramp and the measurement.
 const DEFAULT_WARMUP: Time = Time::from_secs(1);
 
-/// Most reasons in the table.
+/// Highest number of reasons in the table.
 const REASON_ROWS: usize = 8;
 
 /// Options of `load media`.

@@ -74,7 +74,7 @@ pub struct WebArguments {
     /// Serve a cached file for this long before comparing it with the disk again [default: 1s].
     #[arg(long, value_name = "TIME")]
     revalidate: Option<Time>,
-    /// Most connections at a time [default: the limit of descriptors less a reserve].
+    /// Highest number of connections at a time [default: the limit of descriptors less a reserve].
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
     /// Longest head of a request.

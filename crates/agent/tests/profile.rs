@@ -18,7 +18,7 @@ use quiet::Verdict;
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
 
 /// The accepted range around 20 us a request. If a hypervisor or a slow clock delays the machine,
-/// intervals are wide and may exclude 20 us.
+/// the intervals that the self-check reports are wide and may not contain 20 us.
 const FOUND_LEAST_US: f64 = 15.0;
 const FOUND_MOST_US: f64 = 25.0;
 

@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 use command::{agent, error};
 use perpacket_requirements::skip;
 
-/// Two namespaces that a veth device joins: `a0` and `r0`. Dropping it deletes them.
+/// Two namespaces that a veth device joins. Its ends are `a0` and `r0`. Dropping this value deletes
+/// the namespaces.
 struct Pair {
     name: String,
 }

@@ -63,8 +63,9 @@ impl Deref for Words {
     type Target = [u64];
 
     fn deref(&self) -> &[u64] {
-        // SAFETY: `start` begins `length` words of a mapping, aligned to a page, readable,
-        // initialised by the kernel, private to this value and mapped until it is dropped.
+        // SAFETY: `start` is the address of `length` words in a mapping. The words are aligned to a
+        // page, readable, initialised by the kernel, private to this value, and mapped until it is
+        // dropped.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -164,7 +165,8 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the count and adds one, in one atomic operation. So each worker gets another number.
+    /// Returns the count and adds one, in one atomic operation. So each worker gets a different
+    /// number.
     pub fn draw(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }

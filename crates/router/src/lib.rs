@@ -7,7 +7,8 @@
 //!   `BPF_PROG_RUN`. [`receiver`] counts frames in a packet socket or in XDP.
 //! - [`search`] finds the highest rate without loss (RFC 2544, section 26.1). [`trial`] offers one
 //!   rate with a generator and a receiver.
-//! - [`plane`] forwards in XDP by the kernel's routes, instead of the kernel.
+//! - [`plane`] forwards frames in XDP instead of in the kernel's network stack. It uses the
+//!   kernel's routes.
 //! - [`added_cost`] spends a known time on every packet of an interface.
 //!
 //! [`bpf`] assembles the programs, so that no compiler is needed.

@@ -29,7 +29,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Lost frames as a fraction of the sent frames. Only frames that the router lost count.
+    /// Lost frames as a fraction of the sent frames. Includes only the router's own losses.
     #[must_use]
     pub fn loss(&self) -> f64 {
         if self.sent == 0 {
@@ -39,8 +39,8 @@ impl Outcome {
         self.sent.saturating_sub(arrived) as f64 / self.sent as f64
     }
 
-    /// Whether the generator achieved the rate. It did if it sent all frames within the planned
-    /// time, and not faster.
+    /// Whether the generator achieved the rate. It did if it sent all frames in the planned
+    /// time, neither faster nor slower.
     #[must_use]
     pub fn achieved_rate(&self) -> bool {
         self.sent as f64 >= self.planned as f64 * RATE_SHARE
@@ -52,8 +52,8 @@ impl Outcome {
 /// Smallest fraction of the frames or the rate that counts as achieving the rate.
 const RATE_SHARE: f64 = 0.99;
 
-/// Tolerated difference between the planned and the actual end of a stream, in seconds. It does not
-/// depend on the rate, because single frames are delayed.
+/// Tolerated difference between the planned and the actual end of a stream, in seconds. It is the
+/// same at every rate, because it allows for the delay of single frames.
 const LATE_S: f64 = 0.01;
 
 /// A device that forwards frames, real or modelled.

@@ -192,7 +192,7 @@ fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The file stays smaller than the size from which files are not read into memory.
+            // The file stays small enough to be read into memory.
             for _ in 0..20_000 {
                 log.write_all(b"line\n").unwrap();
                 if stop.load(Ordering::Relaxed) {

@@ -456,7 +456,7 @@ fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses()
     .map(|server| {
         fs::write(server.root().join("small"), pattern(100_000)).unwrap();
         fs::write(server.root().join("medium"), pattern(500_000)).unwrap();
-        // One thread or process serves one connection.
+        // Use one connection, because some architectures use a thread or process for each.
         let mut client = server.connect();
         for path in ["/small", "/medium", "/large"]
             .into_iter()

@@ -1,8 +1,9 @@
 //! Measures how fast sessions are generated, in planned requests a second on one core.
 //!
 //! Measured on an AMD EPYC (Zen 4 class) 2-core VM with other work on both cores, in millions of
-//! requests a second: W 21, D 92, replay 658. The simulator's goal of three million packets a
-//! second needs 0.2 million requests a second.
+//! requests a second: workload W (World Cup) 21, workload D (SPECweb99, mixed) 92, replay of a
+//! trace of W 658. The simulator's goal of three million packets a second needs 0.2 million
+//! requests a second.
 
 #![allow(missing_docs, clippy::expect_used)]
 

@@ -2,7 +2,7 @@
 //! core.
 //!
 //! The goal is at least 250 MB/s of log text. The benchmark generates its traces, so that it needs
-//! no file: 400,000 requests of workload W from 17,500 clients for 20,000 objects.
+//! no file: 400,000 requests of workload W (World Cup) from 17,500 clients for 20,000 objects.
 //!
 //! Measured on an AMD EPYC (Zen 4 class) 2-core VM with other work on both cores, medians of the
 //! quieter of two runs: common 616, combined 460, world-cup 757, common in gzip 405, in zstd 436. A

@@ -1,5 +1,5 @@
-//! A conversion preserves the fields that both formats have, and a synthesized trace contains its
-//! sessions.
+//! A conversion preserves the fields that both formats have, and a synthesized trace contains the
+//! sessions from which it was made.
 
 #![allow(clippy::unwrap_used)]
 

@@ -42,7 +42,7 @@ A scrape: curl http://127.0.0.1:9430/metrics";
 /// Time between two steps. A scrape reports sums that are at most this old.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Shortest time between two pushes: sums are not newer.
+/// Shortest time between two pushes. More frequent pushes would only repeat the same sums.
 const LEAST_PUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Largest number of names with series of their own.
@@ -97,8 +97,8 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "GROUPING")]
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<Grouping>,
-    /// Most interfaces, and most control groups, with series of their own; the series `other` has
-    /// the rest.
+    /// Highest number of interfaces, and of control groups, with series of their own; the series
+    /// `other` has the rest.
     #[arg(long, value_name = "N", default_value_t = 20)]
     names: usize,
     #[command(flatten)]

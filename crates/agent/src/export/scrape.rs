@@ -26,7 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest head of a request, in bytes.
 const HEAD_BYTES: usize = 16_384;
 
-/// Most connections at a time, each of which uses a thread. A monitoring system opens one.
+/// Highest number of connections at a time, each of which uses a thread. A monitoring system opens
+/// one.
 const CONNECTIONS: usize = 16;
 
 /// Where the page is: an address, a port and a path.

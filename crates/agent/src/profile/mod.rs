@@ -34,11 +34,12 @@ Examples:
 pub enum Taxonomy {
     /// Layers of the stack and kinds of work.
     Layers,
-    /// The seven regions of TR05-450.
+    /// The seven regions of the technical report TR05-450 on FreeBSD's network stack.
     Regions,
     /// The kernel, its modules and the files of user code.
     Modules,
-    /// The categories of Communication Breakdown, with the kernel divided; rows under 1 % are `misc`.
+    /// The categories of the paper Communication Breakdown (ISPASS 2004), with the kernel divided;
+    /// rows under 1 % are `misc`.
     Categories,
     /// Parts of the application that --pid names: interpreter, application server, database, TLS.
     Parts,
@@ -56,8 +57,8 @@ pub enum EventChoice {
     Clock,
     /// Performance counters, or exit status 3.
     Counters,
-    /// CPU time, and those misses of instruction fetch, level-1 data, translation buffers and
-    /// branches that the machine counts.
+    /// CPU time, and the misses that the machine counts: of instruction fetch, level-1 data,
+    /// translation buffers and branches.
     Misses,
     /// The kernel's accounts, which need no permission: user, kernel and interrupt time, no layers.
     Accounts,
@@ -67,8 +68,8 @@ pub enum EventChoice {
 #[derive(Clone, Debug, clap::Args, Serialize)]
 #[command(after_help = EXAMPLE)]
 pub struct Arguments {
-    /// Length of the profile; with a command or --every, until the command or a signal ends it
-    /// [default: 10s].
+    /// Length of the profile [default: 10s; with a command or --every, it lasts until the command
+    /// or a signal ends it].
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     duration: Option<Time>,

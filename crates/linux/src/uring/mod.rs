@@ -64,8 +64,8 @@ pub enum Completion<O> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multishot(usize);
 
-/// A socket's slot in the ring's table. The kernel looks up and counts a descriptor at each
-/// operation, but not a slot.
+/// A socket's slot in the ring's table. For a descriptor, the kernel does a look-up and
+/// counts a reference to the file at each operation, but not for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered(u32);
 
@@ -297,7 +297,8 @@ impl<O: Outgoing> Ring<O> {
         self.submit(Operation::SendPart(token, part), entry);
     }
 
-    /// A buffer for a part of a file. A used one is still in the processor's cache.
+    /// A buffer for a part of a file. Reuses a former buffer if there is one, because that is still
+    /// in the processor's cache.
     fn part_buffer(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = self.spare_parts.pop().unwrap_or_default();
         bytes.resize(length, 0);

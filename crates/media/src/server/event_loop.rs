@@ -245,7 +245,7 @@ impl EventLoop {
                 // timers.
                 Err(_) => return count(&counters.connections_refused),
             };
-            // The other descriptors are for files.
+            // The descriptors above `descriptors_all` are for files.
             let is_full = counters.connections_open.load(Relaxed) >= limit;
             if is_full || socket.as_raw_fd() as u64 > self.descriptors_all {
                 count(&counters.connections_refused);

@@ -246,7 +246,8 @@ impl Server {
             server.mailboxes.push(event_loop.mailbox());
             event_loops.push((core, event_loop));
         }
-        // Drop privileges only now, because ports below 1024 are bound.
+        // Drop privileges only after the address is bound, because only root may bind ports below
+        // 1024.
         let options = &server.shared.options;
         if let Some(user) = drop_root(options.user.as_deref())? {
             library.check_access().map_err(|error| Error::Unreadable {

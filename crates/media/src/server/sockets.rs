@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Attempts to find a free even port whose next port is free too.
+/// Number of attempts to find a free even port whose next port is free too.
 const PORT_TRIES: usize = 100;
 
 /// A listener. Several event loops can listen on its address.

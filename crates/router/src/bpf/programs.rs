@@ -67,7 +67,7 @@ const MAX_CLOCK_READINGS: i32 = 4096;
 /// numbers of `pace` are in nanoseconds: the due time of the next frame (monotonic), the time
 /// between frames, and the time at which the program sent the latest frame. The program itself
 /// waits for the due times, because a call that runs it needs milliseconds of set-up. Also, the
-/// duration of a call that the kernel reports excludes preempted time.
+/// kernel reports durations of calls, but without the time for which a call was preempted.
 ///
 /// The program writes all headers of each frame. The kernel reuses pages, in which a router has
 /// already changed addresses, TTL and checksum.
@@ -193,8 +193,8 @@ pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
 }
 
 /// Forwards frames for the Ethernet address `mac` by the kernel's routes. The kernel gets all other
-/// frames: other protocols, packets with IP options, on their last hop, longer than the MTU, to
-/// unknown neighbours or to the host itself, martians and malformed packets.
+/// frames: other protocols, malformed packets, martians, and packets that have IP options, are on
+/// their last hop, are longer than the MTU, or go to unknown neighbours or to the host itself.
 #[must_use]
 pub fn forward(mac: Mac) -> Assembler {
     let mut program = Assembler::default();
@@ -219,9 +219,9 @@ pub fn forward(mac: Mac) -> Assembler {
     program
 }
 
-/// Accepts a frame for this interface if its IPv4 packet is well-formed, and has no options, hops
-/// left and no martian addresses. Passes other frames to the kernel. R6 is the program's argument,
-/// and R7 is the frame.
+/// Accepts a frame for this interface if its IPv4 packet is well-formed and has hops left, but has
+/// neither options nor martian addresses. Passes other frames to the kernel. R6 is the program's
+/// argument, and R7 is the frame.
 fn accept(program: &mut Assembler, mac: Mac) {
     for (index, half) in mac.as_chunks::<2>().0.iter().enumerate() {
         program

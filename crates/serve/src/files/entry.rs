@@ -81,7 +81,7 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// Attempts to read a file that another process changes meanwhile.
+/// Number of attempts to read a file that another process changes meanwhile.
 const TRIES: usize = 3;
 
 /// The file that is served for a folder.

@@ -81,8 +81,8 @@ fn start(server: &Server, slot: usize, stop: &AtomicBool) -> io::Result<Pid> {
 /// Serves in a child process.
 fn serve(server: &Server, slot: usize, stop: &AtomicBool, parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    // The parent may have died before this child requested a signal at the parent's death from the
-    // kernel.
+    // The parent may have died before this child asked the kernel for a signal at the parent's
+    // death.
     if getppid() != Some(parent) {
         return Ok(());
     }

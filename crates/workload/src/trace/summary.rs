@@ -42,17 +42,18 @@ pub struct Summary {
     pub last_time: Option<String>,
     /// Maximum number of requests in one second.
     pub peak_per_s: u64,
-    /// Requests by status code; `other` for a World Cup code without an index.
+    /// Requests by status code; `other` for World Cup records without a known code.
     #[serde(serialize_with = "by_status")]
     pub status: BTreeMap<u16, u64>,
     /// Sessions by the window rule.
     pub sessions: u64,
     /// Requests of a session.
     pub requests_per_session: Spread,
-    /// Shares of the sessions in the packets that the server sends.
+    /// The shares that the sessions with the fewest and with the most packets have in all packets
+    /// that the server sends.
     pub session_packets: SessionPackets,
-    /// The same shares for every hundredth of the sessions, for packets and for bytes. Empty
-    /// without sessions.
+    /// A point for 0 %, 1 % and so on to 100 % of the sessions, those with the fewest packets:
+    /// their shares of the packets and of the bytes. Empty without sessions.
     pub session_curve: Vec<CurvePoint>,
     /// Other values of the official World Cup summaries (`*.check`).
     pub check: Check,
