@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU's plugin interface, version 4, and four functions of QEMU's own that Debian's and Ubuntu's
+//! QEMU's plugin interface, version 4, and five functions of QEMU itself that Debian's and Ubuntu's
 //! executables export. The declarations follow QEMU's documentation of TCG plugins and its public
 //! header.
 

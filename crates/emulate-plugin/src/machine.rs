@@ -17,11 +17,11 @@ use crate::api::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor(*mut c_void);
 
-/// Number of bytes from the start of a processor's state within which QEMU's `tcg_cflags` is.
+/// QEMU's `tcg_cflags` is within this number of bytes from the start of a processor's state.
 const STATE_BYTES: usize = 4096;
 
-/// The range of this word in QEMU 10.0: the upper byte has no cluster number, and flags are only
-/// below bit 20.
+/// The range of `tcg_cflags` in QEMU 10.0. The upper byte is 0xff, which means no cluster, and
+/// flags are only below bit 20.
 const FLAGS: std::ops::Range<u32> = 0xff00_0001..0xff10_0000;
 
 /// A bit of the processor's cluster number. Processors share translated blocks only if all these

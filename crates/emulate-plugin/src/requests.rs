@@ -14,7 +14,7 @@ use crate::translate::translate_again;
 
 /// Maximum number of bytes of a request's text.
 const TEXT_BYTES: usize = 4000;
-/// Offset of the length, of the first number, and of the text.
+/// Offsets of the length and of the text.
 const LENGTH_AT: u64 = 4;
 const TEXT_AT: usize = 56;
 

@@ -3,8 +3,9 @@
 //!
 //! A recording omits repeated accesses, which cannot change a cache. The rate counts all loads and
 //! stores, including the omitted ones, but only the recorded fetches of instructions.
-//! `PERPACKET_RECORDING` names a longer recording than the fixture of the tests. Times are
-//! processor times of the thread, so other work of the machine matters little.
+//! The environment variable `PERPACKET_RECORDING` can name a longer recording, which replaces the
+//! fixture of the tests. Times are processor times of the thread, so other work of the machine
+//! matters little.
 #![allow(missing_docs, clippy::expect_used)]
 
 use std::env;
@@ -49,7 +50,8 @@ fn content(bytes: &[u8]) -> Content {
             Chunk::Window(facts) => of_window += facts.data_accesses,
         }
     }
-    // Only windows count the loads and stores that were left out of the recording.
+    // The recording has the number of omitted loads and stores only for windows. So scale all loads
+    // and stores by the ratio in the windows.
     let repeats = of_window as f64 / (in_window as f64).max(1.0);
     Content {
         recorded: fetches + data,

@@ -89,7 +89,8 @@ pub struct Touches {
     /// Mean number of lines per packet that the card has written since the last touch.
     pub device_lines: f64,
     /// Shared lines of data by period: the element k counts lines that are touched every 2^k packets.
-    /// A line with gaps of several lengths counts in part in each, by the time that they take.
+    /// A line with gaps of several lengths counts as a fraction in the period of each length. The
+    /// fraction is the share of the window that the gaps of this length take.
     pub shared_lines: [u32; PERIODS],
     /// Lines of code by period.
     pub code_lines: [u32; PERIODS],
@@ -139,7 +140,8 @@ struct Usage {
     /// Whether a sent packet and a received packet of this round touched it.
     in_round: [bool; 2],
     /// Number of rounds in which packets touched the line, by direction and by the operation that
-    /// touched it first. Neighbouring connections share some lines, so only one of them has a miss.
+    /// touched it first. Neighbouring connections share some lines. Such a line counts once in a
+    /// round, because only the first of these connections has a miss.
     once_a_round: [u32; OPERATIONS.len()],
     /// Whether the card has ever written the line.
     is_of_device: bool,
@@ -245,7 +247,8 @@ struct Walk {
     packet_of: [u32; 2],
     /// Whether the work is on the packet that is sent.
     sends: bool,
-    /// Whether the packet has left. Its sender still works on it until it returns to user code.
+    /// Whether the packet has left. The processor still works on it until the processor returns to
+    /// user code.
     has_left: bool,
     current: Option<usize>,
 }
@@ -456,8 +459,9 @@ impl Shared {
 
     /// Lines by period, for an operation that runs once in `every` frames of a window.
     ///
-    /// Lines that are touched once in a gap are as many as the window has times this gap. So the
-    /// lines that any number of frames touches are as many as in the recording, on average.
+    /// The gaps of one line add up to the window. So the number of lines of a period is the sum of
+    /// all their gaps divided by the window. On average, any number of frames then touches as many
+    /// lines as in the recording.
     fn lines(&self, operation: usize, every: f64, frames: f64) -> [u32; PERIODS] {
         let mut lines = [0.0; PERIODS];
         for (_, gaps) in self.0.iter().filter(|((own, _), _)| *own == operation) {

@@ -7,8 +7,8 @@ use crate::context::Context;
 /// Functions that the processor enters by itself, not by a call or a jump of other code.
 const ENTRIES: [&str; 2] = ["asm_exc_", "asm_sysvec_"];
 
-/// Tables of such code, a stub for each interrupt that jumps to `asm_common_interrupt`. Stubs are
-/// aligned, and their second instruction is not.
+/// Tables of such code. Each interrupt has a stub, which jumps to `asm_common_interrupt`. A stub's
+/// first instruction is aligned, and its second is not.
 const ENTRY_TABLES: [&str; 2] = ["irq_entries_start", "spurious_entries_start"];
 const STUB_ALIGNMENT: u64 = 8;
 

@@ -30,7 +30,7 @@ pub struct Options {
     pub filters_recording: bool,
     /// The caches.
     pub model: ModelParameters,
-    /// Instructions after which a processor's turn ends; 0 for the emulator's own turns.
+    /// Instructions after which a processor's turn ends; 0 if the emulator decides when it ends.
     pub turn_instructions: u64,
     /// The division of costs besides the division by layer.
     pub by: By,

@@ -26,7 +26,7 @@ pub struct RowName {
     pub context: usize,
     /// The function, if functions are counted.
     pub function: Option<String>,
-    /// The structure and the number of its line, if structures are counted and this is one.
+    /// The structure and the number of its line, if the row counts the misses of a structure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<(String, u32)>,
 }
@@ -49,8 +49,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows without a subject: one for each context if `by` needs no subjects, and none yet
-    /// otherwise.
+    /// One row for each context if `by` needs no subjects. Otherwise no rows yet.
     #[must_use]
     pub fn new(by: By) -> Self {
         Self {

@@ -109,7 +109,8 @@ impl Readable for Bytes<'_> {
 struct Variables(Vec<(u64, String)>);
 
 impl Variables {
-    /// The variables of the text of `/proc/kallsyms`; those of a processor have small addresses.
+    /// The variables in the text of `/proc/kallsyms`. A variable that each processor has of its own
+    /// has a small address: the offset in the processor's area.
     fn parse(kallsyms: &str) -> Self {
         let variable = |line: &str| {
             let mut words = line.split_whitespace();
@@ -284,8 +285,8 @@ impl Structures {
             .map_or("", String::as_str)
     }
 
-    /// The members of every structure that was accessed and whose type is known, by its name: the
-    /// offset of each in bytes, and its name.
+    /// The members of every structure that was accessed and whose type is known. The key is the
+    /// structure's name. A member has its offset in bytes and its name.
     #[must_use]
     pub fn members(&self) -> BTreeMap<String, Vec<(u64, String)>> {
         let types: BTreeMap<String, String> = toml::from_str(TYPES).unwrap_or_default();

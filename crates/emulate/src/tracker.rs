@@ -27,8 +27,8 @@ pub struct Tracker {
     current: Context,
     /// Whether a function that calls drivers has just made a call.
     calls_driver: bool,
-    /// If the processor left a context for a hardware entry: that context, until the address of the
-    /// entry's frame is known.
+    /// The context that a hardware entry interrupted, until the address of the entry's frame is
+    /// known.
     interrupted: Option<Context>,
     /// Whether the next load is the first load of a return from an interrupt.
     returns_from_interrupt: bool,

@@ -52,7 +52,7 @@ pub struct Facts {
     pub frames: Option<Frames>,
     /// Data that the guest passed.
     pub guest: Guest,
-    /// Instructions after which a processor's turn ends; 0 for the emulator's own turns.
+    /// Instructions after which a processor's turn ends; 0 if the emulator decides when it ends.
     pub turn_instructions: u64,
     /// Loads and stores. One across the end of a line counts twice.
     pub data_accesses: u64,
@@ -84,7 +84,7 @@ pub struct Count {
     pub direction: &'static str,
     /// The function.
     pub function: Option<String>,
-    /// The structure, and the number of its line, if these are misses of one.
+    /// The structure and the number of its line, if the counts are misses of a structure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structure: Option<(String, u32)>,
     /// Instructions.

@@ -99,7 +99,7 @@ impl OrderedCache {
     }
 
     /// If the cache contains `line`, makes it the most recently used line of its set. Returns
-    /// whether it does.
+    /// whether the cache contains `line`.
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let index = self.index(line);

@@ -71,8 +71,9 @@ fn at_stride_1_the_surface_steps_past_each_cache_and_nowhere_else() {
 
 #[test]
 fn past_the_caches_an_access_costs_more_up_to_a_stride_of_a_line() {
-    // In a block of 8 MiB, a column of stride 8 has more lines than the second level, so no line is
-    // used again.
+    // A column is the words that one pass with the stride accesses. In a block of 8 MiB, a column
+    // of stride 8 has more lines than the second level, so no line is still in a cache at its next
+    // access.
     let words = (8 << 20) / WORD_BYTES;
     let line_words = LINE_BYTES / WORD_BYTES;
     let by_stride: Vec<f64> = [1, 2, 4, 8].map(|stride| cycles(words, stride)).to_vec();

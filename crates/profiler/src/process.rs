@@ -52,7 +52,7 @@ pub struct Processes {
     is_recorded: bool,
 }
 
-/// Most ancestors to follow. A longer chain is a loop of reused process ids.
+/// Maximum number of ancestors to follow. A longer chain is a loop of reused process ids.
 const ANCESTOR_LIMIT: usize = 64;
 
 /// The name of code without a file, such as a just-in-time compiler's.

@@ -11,13 +11,13 @@ use crate::capture::{Record, Sample};
 use crate::cgroup::{self, ControlGroups, Selector};
 use crate::process::{GENERATED, ObjectId, Processes, file_name};
 
-/// Length of the slices from which intervals are computed.
+/// Length of the slices of the window. Confidence intervals are computed from the slices.
 const SLICE_NS: u64 = 100_000_000;
 
-/// Most stacks that are stored from one window to the next.
+/// Maximum number of stacks that are stored from one window to the next.
 const STACK_LIMIT: usize = 200_000;
 
-/// Most processes that are stored from one window to the next, besides those that run.
+/// Maximum number of new processes before those that have ended are forgotten.
 const ENDED_LIMIT: usize = 300;
 
 /// Sums by layer, kind and category.
@@ -157,7 +157,7 @@ pub struct Server {
 /// What is stored besides the sums by layer, kind, category and control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Nothing. User code is a server's program, whatever the process is.
+    /// Nothing. All user code counts as a server's program.
     Sums,
     /// Processes, stacks and files.
     Files,
@@ -232,7 +232,7 @@ impl Collector {
     }
 
     /// Replaces the symbols and rules. Forgets the stacks, because they were charged by the old
-    /// ones.
+    /// symbols and rules.
     pub fn set_attributor(&mut self, attributor: Attributor) {
         self.attributor = attributor;
         self.forget_stacks();
@@ -244,15 +244,17 @@ impl Collector {
         self.is_chosen.clear();
     }
 
-    /// Forgets all stacks if there are more than `limit`. Tallies so far must not be read after it.
+    /// Forgets all stacks if there are more than `limit`. Do not read earlier tallies after this
+    /// call.
     pub fn limit_stacks(&mut self, limit: usize) {
         if self.stacks.len() > limit {
             self.forget_stacks();
         }
     }
 
-    /// Forgets all stacks if they are many, and the processes that have ended if many are new.
-    /// Tallies so far must not be read after it: their codes are numbers of stacks and files.
+    /// Forgets all stacks if there are more than `STACK_LIMIT`. Forgets the processes that have
+    /// ended if more than `ENDED_LIMIT` processes are new. Do not read earlier tallies after this
+    /// call: their codes are numbers of stacks and files.
     pub fn forget_old(&mut self) {
         self.limit_stacks(STACK_LIMIT);
         if self.processes.added() > ENDED_LIMIT {

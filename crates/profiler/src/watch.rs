@@ -33,7 +33,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two rounds of forgetting control groups and finding new kernel modules.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Most stacks that are stored from one step to the next: about 500 KB.
+/// Maximum number of stacks that are stored from one step to the next: about 500 KB.
 pub const STACK_LIMIT: usize = 1_000;
 
 /// The kernel's list of loaded modules.

@@ -22,7 +22,7 @@ struct Machine {
     online: Arc<Mutex<Vec<usize>>>,
     /// Whether perf is allowed.
     allowed: Arc<AtomicBool>,
-    /// Processors of each open.
+    /// The processors of each call of `open`.
     opened: Arc<Mutex<Vec<Vec<usize>>>>,
     /// Programs that start, run and end between two steps, each with a stack of its own.
     short_programs: Arc<AtomicU32>,

@@ -79,7 +79,7 @@ pub struct Measure {
 /// Three significant digits up to a day.
 fn histogram() -> Histogram<u64> {
     const DAY_NS: u64 = 86_400_000_000_000;
-    // The bounds are constants that the library accepts; an empty default never happens.
+    // The bounds are constants that the library accepts, so this cannot fail.
     Histogram::new_with_bounds(1, DAY_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
 }
 

@@ -306,7 +306,8 @@ impl Settings {
 
     fn check_host_side(&self, tcp: &Tcp) -> Result<(), ConfigurationError> {
         let (machine, server, client) = (&self.machine, &self.server, &self.client);
-        // A partial segment may wait until the server writes more.
+        // A partial segment may stay in the send buffer until the server writes more. So the server
+        // must not wait for more room than this.
         let most_room = (tcp.send_buffer_bytes.saturating_sub(tcp.mss_bytes)).max(1);
         let (mss, buffer) = (tcp.mss_bytes, tcp.send_buffer_bytes);
         for (name, value, least, most) in [

@@ -1,4 +1,5 @@
-//! Simulated time: integers of picoseconds, never a float, so that equal runs are equal bytes.
+//! Simulated time: integers of picoseconds, never a float, so that equal runs have results of equal
+//! bytes.
 
 use std::ops::{Add, AddAssign, Sub};
 
@@ -52,7 +53,7 @@ impl Span {
         Self((ms * 1e9).round() as u64)
     }
 
-    /// The time `bytes` take at `rate_bps` bits per second.
+    /// The time that `bytes` bytes take at `rate_bps` bits per second.
     #[must_use]
     pub const fn of_bytes(bytes: u64, rate_bps: u64) -> Self {
         // Division of 128 bits takes several times as long, and frames do not need it.
@@ -132,7 +133,7 @@ impl Clock {
         Self { mhz, cycle_ps }
     }
 
-    /// The time `cycles` take, rounded down to the picosecond.
+    /// The time that `cycles` cycles take, rounded down to the picosecond.
     #[must_use]
     pub const fn span(self, cycles: u64) -> Span {
         // A division takes longer than a simulated access, and common clocks need none.

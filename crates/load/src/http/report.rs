@@ -134,7 +134,7 @@ pub struct TraceReport {
     pub requests: u64,
     /// Sessions of these requests.
     pub sessions: u64,
-    /// Accepted lines with other methods.
+    /// Accepted lines with methods that a load cannot send.
     pub skipped: u64,
     /// Rejected lines.
     pub rejected: u64,

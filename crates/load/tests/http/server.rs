@@ -64,7 +64,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Accepted connections, including the one before the run.
+    /// Accepted connections, including the test connection that a load opens before the run.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::SeqCst)
     }

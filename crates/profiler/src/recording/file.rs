@@ -143,7 +143,7 @@ impl Event {
         self.sample_type & field as u64 != 0
     }
 
-    /// Samples a second of processor time, for an event of time.
+    /// Number of samples per second of processor time, if the event measures time.
     pub fn frequency_hz(&self) -> Option<u32> {
         let hertz = if self.flags & FREQUENCY != 0 {
             self.period

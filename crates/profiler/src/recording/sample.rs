@@ -10,7 +10,7 @@ use crate::capture::record::{self, kernel_chain, mode_of};
 use crate::capture::ring::HEADER_BYTES;
 use crate::capture::{Record, Sample};
 
-/// The trailer fields of eight bytes before the identifier of the event.
+/// The fields of a record's trailer, from the time to the end. Each has eight bytes.
 const TRAILER_FIELDS: [u32; 5] = [
     bindings::PERF_SAMPLE_TIME,
     bindings::PERF_SAMPLE_ID,
@@ -19,7 +19,7 @@ const TRAILER_FIELDS: [u32; 5] = [
     bindings::PERF_SAMPLE_IDENTIFIER,
 ];
 
-/// The fields before the processor, in their order. Each has eight bytes.
+/// The first fields of a sample, in their order. Each has eight bytes.
 const FIRST_FIELDS: [u32; 5] = [
     bindings::PERF_SAMPLE_IDENTIFIER,
     bindings::PERF_SAMPLE_IP,
@@ -197,7 +197,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The fields of a sample whose size varies.
+/// The fields of variable size in a sample.
 struct Rest<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -215,7 +215,7 @@ impl Rest<'_> {
         Some(())
     }
 
-    /// Numbers and counts of a group, or none for an event without a group.
+    /// The identifier and the count of each event of a group; none for an event without a group.
     fn counts(&mut self, format: u64) -> Option<Vec<(u64, u64)>> {
         let has = |bit: u32| format & u64::from(bit) != 0;
         let times = u64::from(has(bindings::PERF_FORMAT_TOTAL_TIME_ENABLED))

@@ -1,8 +1,8 @@
 //! The addresses of structures in memory, in cache lines.
 //!
-//! Structures get virtual lines, and none crosses a page. The seed decides the places of pages in
-//! physical memory, as an allocator without page colouring places them. So structures share cache sets
-//! by chance, as in a running kernel.
+//! Structures get virtual lines, and none crosses a page. Pages have random places in physical
+//! memory, as with an allocator without page colouring. The seed decides the places. So structures
+//! share cache sets by chance, as in a running kernel.
 
 use perpacket_memory::Line;
 use rand_core::{RngCore, SeedableRng};
@@ -102,7 +102,7 @@ impl InTurn {
     }
 }
 
-/// One in this many lines of a region is one of a scattered structure.
+/// Of a region's lines, one in this many belongs to a scattered structure.
 const SCATTERED_ONE_IN: u32 = 4;
 
 /// `count` lines of a region of `count * SCATTERED_ONE_IN`, in an order that `seed` decides.
@@ -171,7 +171,7 @@ impl Placed {
         self.lines.len() as u32
     }
 
-    /// The first line of an instance, counted modulo their number.
+    /// The first line of the instance `index` modulo the number of instances.
     #[inline]
     pub fn line(&self, index: u32) -> Line {
         let index = index as usize;

@@ -19,7 +19,7 @@ pub struct Bypass {
     pub selection: Selection,
     /// Maximum number of connections that the NIC accepts, as last reported.
     pub soft_limit: u32,
-    /// Connections that the driver counts on the NIC.
+    /// Number of connections on the NIC, as the driver counts them.
     on_nic: u32,
     /// Whether the NIC can run connections.
     is_on: bool,

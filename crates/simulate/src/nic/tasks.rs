@@ -97,7 +97,7 @@ impl TaskQueues {
     }
 
     /// Qlen: received packets that wait for the NIC's TCP. In arrival order the NIC looks up a packet
-    /// only when it begins with it, so all packets in the ring count.
+    /// only when it begins to process that packet, so all packets in the ring count.
     pub const fn length(&self) -> usize {
         if self.is_host_first {
             self.classified

@@ -21,9 +21,10 @@ use crate::time::Span;
 pub struct Settings {
     /// Largest payload of a segment, bytes.
     pub mss_bytes: u32,
-    /// Bytes the application may have queued and not yet acknowledged.
+    /// Maximum number of bytes that the application has queued and the peer has not yet
+    /// acknowledged.
     pub send_buffer_bytes: u32,
-    /// Bytes the peer may send ahead of the reading application.
+    /// Maximum number of bytes that the peer has sent and the application has not yet read.
     pub receive_buffer_bytes: u32,
     /// First congestion window, segments.
     pub initial_window_segments: u32,

@@ -71,7 +71,7 @@ pub struct Segment {
     pub sequence: Sequence,
     /// The next byte expected from the peer.
     pub acknowledgment: Sequence,
-    /// Bytes beyond `acknowledgment` the peer may send (window scaling already applied).
+    /// Bytes beyond `acknowledgment` that the peer may send (window scaling already applied).
     pub window_bytes: u32,
     /// Payload.
     pub length_bytes: u16,
