@@ -39,7 +39,7 @@ class RulesInPath:
             yield Rules(self.place).command(str(amount))
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:
-        """Add the table; the journal restores it if the trial is killed."""
+        """Add the table; the journal stores it, so that it is removed if the trial is killed."""
         with journal.begin([(Rules(self.place), str(self.amounts[-1]))]) as session:
             session.undone = undone
 
@@ -68,7 +68,7 @@ class TimeInTrafficControl:
         yield f"with lines of its standard input: {amounts}"
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:
-        """Start the agent, which ends at the end of its standard input, even of a killed trial."""
+        """Start the agent, which ends when its standard input ends, also if the trial is killed."""
         self.place.check_interface()
         process = self.place.inside(
             lambda: subprocess.Popen(
@@ -143,9 +143,9 @@ class WorkOfServer:
 
 
 Cost = RulesInPath | TimeInTrafficControl | WorkOfServer
-"""A known cost: its amounts above zero, their unit, its commands for readers, and the context
-`added`. The context yields a `Switch`, removes the cost at its end, and appends the state of the
-settings to the list `undone`."""
+"""A known cost: its amounts above zero, their unit, the commands that `--dry-run` prints, and the
+context `added`. The context yields a `Switch`, removes the cost at its end, and appends the state
+of the settings to the list `undone`."""
 
 LAYERS = ("ip", "ethernet", "user")
 """The layers at which a cost can be added."""

@@ -76,7 +76,7 @@ class Bound(Table):
     process: str = ""
     """The process whose samples count; all if empty."""
     own_code: bool = False
-    """Whether all of the process's own code counts too, which has no names of functions."""
+    """Whether all of the process's own code counts too; the profile does not name its functions."""
     removable: str
     """An expression: the fraction of the part that the change can remove at most."""
 
@@ -183,7 +183,7 @@ def read(name: str, text: str) -> Change:
         raise ConfigurationError(f"{name}: {error}") from None
     except ValidationError as error:
         wrong = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        first = wrong[0]  # an unknown key may be a misspelt missing one: report it first
+        first = wrong[0]  # an unknown key may be a missing one with a typing error
         key = ".".join(map(str, first["loc"]))
         raise ConfigurationError(f"{name}: {key}: {first['msg'].lower()}") from None
     if name != f"{change.name}.toml":

@@ -4,11 +4,11 @@ A block has four windows: two `before` (A) and two `changed` (B), in the order A
 a drift of the machine cancels out. Each block contributes one logarithm of a ratio. The interval is
 Student's over blocks.
 
-The floor shows how far apart windows are without a change. It is the half-width of the interval of
-the ratio of the two unchanged windows of each block. A change is claimed only if its interval
-excludes 1 and the change is larger than the floor. The floor compares single windows, but the
-effect compares pairs of windows. So the floor is about 1.4 times the half-width of the effect. If
-there is no difference, about one trial in a hundred makes a false claim.
+The floor shows how far apart windows are without a change. Each block has the ratio of its two
+unchanged windows. The floor is half the width of the interval of these ratios. A change is claimed
+only if its interval excludes 1 and the change is larger than the floor. The floor compares single
+windows, but the effect compares pairs of windows. So the floor is about 1.4 times the half-width of
+the effect. If there is no difference, about one trial in a hundred makes a false claim.
 
 The cost is the processor time of the layers of the packet's path, because the varying time of other
 programs would hide a small effect. A command of the user may start a program; then the cost is the
@@ -307,7 +307,7 @@ def judge(ratio: Interval, floor: float) -> Verdict:
 
 
 def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> float:
-    """The half-width of the ratio of two unchanged windows of a block; 0 with too few blocks."""
+    """Half the interval of the ratios of the blocks' two unchanged windows; 0 with few blocks."""
     logs = [
         one
         for before, _ in blocks

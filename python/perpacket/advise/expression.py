@@ -45,8 +45,7 @@ def evaluate(text: str, facts: Mapping[str, Value], functions: Mapping[str, Func
     """The value of an expression.
 
     Raises `NotReadable` for a fact that cannot be read, and `ConfigurationError` for syntax that
-    the
-    language does not have.
+    the language does not have.
     """
     return _value(parse(text), facts, {**functions, **BUILT_IN})
 

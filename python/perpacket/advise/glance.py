@@ -1,4 +1,4 @@
-"""Finds the change most worth trying while another verb runs. That verb sees no errors."""
+"""While another verb runs, finds the change most worth trying. Errors here do not stop the verb."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ def main() -> int:
             setting = step.open()
         except Gone:
             return 1
-        # Descriptors keep the namespaces alive. Opening now also imports the modules.
+        # Descriptors keep the namespaces alive. A setting that is opened here, before the trial
+        # begins, has its module imported by then.
         setting.place = setting.place.pinned()
         setting.read()
         opened[name_of(step)] = setting

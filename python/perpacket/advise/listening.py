@@ -22,8 +22,8 @@ Address = IPv4Address | IPv6Address
 def url(server: Server, workers: Sequence[int], link: Link | None, own_namespace: bool) -> str:
     """The URL of the server's lowest port; empty if it does not listen or cannot be read.
 
-    If the server listens on every address, the URL has the loopback address in this process's
-    namespace, and the address of the server's interface in another namespace.
+    If the server listens on every address and is in this process's namespace, the URL has the
+    loopback address. If it is in another namespace, the URL has the address of its interface.
     """
     found = sorted(listening(workers), key=lambda one: (one[1], one[0].version))
     if not found:

@@ -124,7 +124,7 @@ def busy_interfaces(measured: Profile, found: Mapping[str, Link]) -> tuple[str, 
 
 
 def place_of(pid: int | None) -> Place:
-    """The network namespace of a process, or this process's without the right to read that."""
+    """The network namespace of a process; without the right to read it, that of this process."""
     try:
         return Place.of(pid)
     except MachineLacks:

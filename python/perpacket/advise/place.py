@@ -100,7 +100,7 @@ class Place:
 
     @property
     def index(self) -> int:
-        """The interface's number, which a later interface of its name does not have; 0 for none."""
+        """The interface's number; 0 for none. A later interface of that name has another one."""
         try:
             return self.inside(lambda: socket.if_nametoindex(self.interface))
         except OSError:
@@ -114,7 +114,7 @@ class Place:
         return replace(self, namespace=Path(f"/proc/self/fd/{descriptor}"))
 
     def unpin(self, other: Place) -> None:
-        """Close the descriptor of a pinned place; `other` is the place that was pinned."""
+        """Close the descriptor of this pinned place; `pinned` made it from the place `other`."""
         if self.namespace is not None and self.namespace != other.namespace:
             os.close(int(self.namespace.name))
 

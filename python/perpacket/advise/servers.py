@@ -45,7 +45,7 @@ class Server:
     """A running server."""
 
     kind: str
-    """`nginx`, `serve web`, or the program's name for another."""
+    """`nginx`, `serve web`, or the program's name if it is another server."""
     pid: int
     command: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict)

@@ -43,9 +43,9 @@ def fit(
 ) -> Slope:
     """The slope from windows whose `side` is an index into `amounts`, which begin with 0.
 
-    In each block, least squares through its windows give the layer's cost and the throughput for
-    one unit of the amounts. Raises `RunFailed` without two whole blocks, or if the profile does not
-    show that the layer cost more.
+    In each block, least squares through its windows give two slopes against the amounts: that of
+    the layer's cost and that of the logarithm of throughput. Raises `RunFailed` without two whole
+    blocks, or if the profile does not show that the layer cost more.
     """
     by_key = {one.key: one for one in quantities(unit_of(found))}
     blocks: dict[int, list[Window]] = {}

@@ -54,8 +54,8 @@ OTHER_TRAFFIC_S = 0.3
 """The time before the trial's own load, in which other packets are counted."""
 
 MOST_REPEATED = 3
-"""The most blocks that are measured again because a window had no traffic or no slice. On a busy
-machine, a server or the profiler may not run for longer than a window."""
+"""The most blocks that are measured again because a window had no traffic, or no slice of the
+profile. On a busy machine, a server or the profiler may wait for a processor for a whole window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Outcome:
 
 
 Report = Callable[[str, float], None]
-"""A function of a sentence on the results so far and the finished share of the windows."""
+"""A function of a sentence on the results so far, and of the finished share of the windows."""
 
 
 def targets(plan: Plan, place: Place) -> list[Target]:
@@ -285,7 +285,7 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
 
 
 def commands(plan: Plan) -> Iterator[str]:
-    """The commands of a trial, for readers; this changes nothing."""
+    """The commands of a trial, as `--dry-run` prints them; this changes nothing."""
     place = Place.of(plan.pid, plan.interface)
     if plan.slope:
         plan.check_slope()
@@ -402,7 +402,7 @@ class _TrialRunner:
 
     @contextmanager
     def _twin(self, options: Sequence[str]) -> Iterator[str]:
-        """The URL of a twin with these options; without options empty, for the server itself."""
+        """The URL of a twin with these options; if there are none, empty, to load the server."""
         if not options:
             yield ""
             return
@@ -500,7 +500,7 @@ class _TrialRunner:
 
 
 def progress_text(what: str, found: Sequence[Window], plan: Plan, sides: int) -> str:
-    """`tso=off: window 12, processor time a request 1.31 times [1.22, 1.41]`."""
+    """`tso=off: window 12, 1.31 [1.22, 1.41] times the cost`."""
     text = f"{what}: window {len(found)}"
     if sides > 2 or len(found) < 4:
         return text

@@ -133,8 +133,8 @@ def start(command: Sequence[str], server: Server, place: Place) -> subprocess.Po
 def identity(server: Server) -> tuple[int | None, int | None]:
     """The user and group with which the twin starts; None for those of this process.
 
-    A `serve web` that root started has become nobody. Its twin starts as root too, and then becomes
-    nobody itself.
+    A `serve web` that root started now runs as the user `nobody`. Its twin also starts as root,
+    and then changes to `nobody` itself.
     """
     if os.geteuid() != 0:
         return None, None

@@ -4,8 +4,8 @@
     a run:   apply the point's changes | server, load, window | restore
 
 Each run is a run of `measure.web` with some changes applied before its server starts. Points with
-the changes `best` run after all other points, whose results select their changes. The windows that
-select a change are therefore not the windows that measure its gain.
+the changes `best` run after all other points. The results of the other points select these changes.
+The windows that select a change are therefore not the windows that measure its gain.
 """
 
 from __future__ import annotations

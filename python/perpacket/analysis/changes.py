@@ -62,7 +62,7 @@ class Change:
 
     @property
     def where(self) -> str:
-        """The load; for chosen changes, whose name is the load, the name."""
+        """The load. The name of chosen changes is their load if `load` is empty."""
         return self.load or (self.name if self.is_chosen else "")
 
     @property

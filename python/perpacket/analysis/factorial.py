@@ -47,8 +47,8 @@ def allocate(
     """Effects with intervals, and the allocation of variation.
 
     `responses` has a row for each run of the design. With one replication of each run there is no
-    error, and bounds are infinite. Raises `StatisticsError` when rows are missing, have different
-    lengths or have a value that is not finite.
+    error term, and bounds are infinite. Raises `StatisticsError` when rows are missing, have
+    different lengths or have a value that is not finite.
     """
     check_confidence(confidence)
     if len(responses) != len(design.runs):

@@ -58,7 +58,7 @@ class Unit(StrEnum):
 
 
 class Decision(StrEnum):
-    """Whether a rule is broken."""
+    """Whether a rule is broken: whether the ratio matches it."""
 
     BROKEN = "broken"
     KEPT = "kept"

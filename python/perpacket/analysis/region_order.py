@@ -20,8 +20,8 @@ from perpacket.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket.study.study import Study
 
 QUANTITY = "region_order"
-"""The quantity of the published rows that this module compares. Each such point has all seven
-published shares."""
+"""The quantity of the published rows that this module compares. The point of such a row also has
+the published shares of all seven regions."""
 
 TITLE = "Order of the seven regions (Kendall's tau)"
 WIDEST_TAU = 0.75

@@ -131,13 +131,13 @@ class Rule:
         return f"{self.quantity} {self.sign} {self.limit:g}"
 
     def is_broken_by(self, ratio: Ratio) -> bool:
-        """Whether the value of a ratio breaks the rule, perhaps by chance."""
+        """Whether the value of a ratio matches the rule, perhaps by chance."""
         if ratio.quantity != self.quantity or ratio.interval is None:
             return False
         return OPERATORS[self.sign](ratio.interval.value, self.limit)
 
     def is_certain(self, ratio: Ratio) -> bool:
-        """Whether the whole interval breaks the rule, or the value if there is one run.
+        """Whether the whole interval matches the rule, or the value if there is one run.
 
         The comparison fails only in this case. Otherwise chance can explain the ratio.
         """
@@ -154,9 +154,9 @@ class RuleResult:
 
     rule: Rule
     broken: tuple[Ratio, ...]
-    """The ratios whose value breaks the rule."""
+    """The ratios whose value matches the rule."""
     certain: tuple[Ratio, ...]
-    """The ratios whose whole interval breaks the rule."""
+    """The ratios whose whole interval matches the rule."""
     unjudged: tuple[str, ...]
     """The points without a ratio."""
     has_ratio: bool
@@ -176,7 +176,7 @@ class RuleResult:
 
     @property
     def notes(self) -> list[str]:
-        """The ratios that break the rule, perhaps by chance."""
+        """The ratios that match the rule, perhaps by chance."""
         return [
             f"{self.rule}: at {ratio.point} it is {ratio.text}: not distinguishable from "
             f"{self.rule.limit:g}"

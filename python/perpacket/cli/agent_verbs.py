@@ -2,8 +2,8 @@
 
 The agent defines their options, help and tables, because machines under test may have no Python.
 These verbs replace this process by the agent, which then handles signals and the terminal. The
-agent runs as a child only where this process has work after it: a line of advice below the table of
-a profile, or the end of an application.
+agent runs as a child only if this process must do more when the agent has ended: print a line of
+advice below the table of a profile, or end an application.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def become(arguments: Sequence[str]) -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a verb of the agent; returns only after a profile with advice."""
+    """Run a verb of the agent; returns only if the agent has not replaced this process."""
     if list(arguments[:2]) == ["profile", "compare"]:
         from perpacket.cli import profile_compare
 

@@ -57,7 +57,7 @@ def options(
         typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Declare the options without a verb; typer calls their callbacks."""
+    """Declare the options that need no verb; typer calls their callbacks."""
 
 
 demo.add_to(app)

@@ -218,7 +218,7 @@ def part(
 
 
 def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
-    """Raise `ConfigurationError` if an option in `others` has a value, which has no effect."""
+    """Raise `ConfigurationError` if an option in `others` was given: it has no effect."""
     for name, value in others.items():
         if value is not None:
             raise ConfigurationError(
@@ -518,7 +518,7 @@ def miss_share(miss_rate: float | None, access: int | None, line: int | None) ->
 
 
 def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
-    """Raise `ConfigurationError` if the bandwidth is invalid, or no machine is added to have it."""
+    """Raise `ConfigurationError` for an invalid bandwidth, or if no machine with it is added."""
     from perpacket.models.checks import numbers
 
     numbers("--io-mbytes-per-s", io_mbytes_per_s, positive=True)

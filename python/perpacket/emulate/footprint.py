@@ -1,9 +1,10 @@
 """A machine of the simulator from a recording of a bulk sender: what each operation touches.
 
 The simulator's operations get the instructions and lines that the recorded kernel needs for a
-packet. A connection's lines are in this order: those that sent packets alone touch, those of both
-directions, those that received packets alone touch. Shared lines and code are touched in each call,
-or every 2^k calls. Only the operations of a bulk sender are recorded; the others keep their values.
+packet. A connection's lines are in this order: lines that only sent packets touch, lines that both
+directions touch, lines that only received packets touch. Shared lines and code are touched in each
+call, or every 2^k calls. Only the operations of a bulk sender are recorded; the others keep their
+values.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ touches = { value = [], unit = "lines", source = "within tcp.input's" }"""
 """The operation of a bulk sender that a recording cannot separate."""
 
 PARTS = {"tcpcb": 5, "socket": 4, "inpcb": 3, "record": 4, "file": 1}
-"""The structures of a connection that its lines are divided among, each with the lines that
-operations which are not recorded touch."""
+"""The structures of a connection among which its lines are divided. Each has at least this number
+of lines, because operations that are not recorded touch them."""
 
 LARGEST_PART = 16
 """Lines of the largest part. Parts are powers of two, so that instances fill their pages."""

@@ -113,7 +113,7 @@ def foreign(words: list[str]) -> str:
 
 
 def listening(address: str, inside: str, who: str) -> list[str]:
-    """Wait until a process listens at an address; fail when it ends or does not."""
+    """Wait until a process listens at an address; fail if it ends, or listens too late."""
     port = f":{int(address.rpartition(':')[2]):04X} "
     return [
         "tries=500",
@@ -126,7 +126,7 @@ def listening(address: str, inside: str, who: str) -> list[str]:
 
 
 def clients(scenario: Scenario, seed: int) -> list[str]:
-    """Start the clients on processor 1; with the bulk sender, its receiver and then the sender."""
+    """Start the clients on processor 1. The bulk sender starts after its receiver."""
     if scenario.is_bulk:
         rate = f" --bit-rate {scenario.rate_mbps:g}Mb/s" if scenario.rate_mbps else ""
         to = f"{CLIENT}:{BULK_PORT}"

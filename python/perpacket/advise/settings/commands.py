@@ -67,7 +67,7 @@ class Command:
             self.marker.unlink(missing_ok=True)
 
     def _run(self, command: str) -> None:
-        """Run a command in a shell; the marker file has the shell's process id meanwhile."""
+        """Run a command in a shell; the shell of `do` writes its process id to the marker file."""
         # Background programs keep the output open. Reading a pipe would wait for their end.
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             wrapped = 'echo $$ > "$1"; eval "$0"' if command is self.do else 'eval "$0"'
@@ -100,7 +100,7 @@ class Command:
             )
 
     def _end_first(self) -> None:
-        """Wait until the first command has ended, which a killed trial leaves running."""
+        """Wait until the first command has ended, because a killed trial leaves it running."""
         end_s = time.monotonic() + LONGEST_S
         while time.monotonic() < end_s:
             try:

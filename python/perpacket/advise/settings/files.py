@@ -156,8 +156,8 @@ class Sysctl(Files):
     def write(self, value: str) -> None:
         """Write the value.
 
-        In the first namespace, the kernel adds a congestion control to the allowed ones: these are
-        written back.
+        In the first namespace, the kernel also adds a written congestion control to the allowed
+        ones. This method restores the list of allowed ones.
         """
         if self.name != CONGESTION_CONTROL or not self.place.is_first:
             super().write(value)

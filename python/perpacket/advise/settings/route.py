@@ -10,7 +10,7 @@ UNSET = "0"
 
 
 class RouteAttribute:
-    """A number of every IPv4 route in the main table through the place's interface; 0 if unset."""
+    """A numeric attribute of the main table's IPv4 routes through the interface; 0 if unset."""
 
     is_readable = True
 

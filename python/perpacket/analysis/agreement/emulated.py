@@ -35,7 +35,8 @@ def compare(
 ) -> list[MethodComparison]:
     """Some layers' share of the busy processor: emulated beside measured, and beside simulated.
 
-    Doubts about the measured runs are those of the comparison of measured and simulated.
+    Doubts about the measured runs are not repeated here: the comparison of measured and simulated
+    values has them.
     """
     share = partial(costs.share_of, names=names)
     own = costs.estimated(EMULATED, EMULATED, emulated, share)
