@@ -23,7 +23,7 @@
     effect.py       the effect of a change, from its windows
     twin.py         a second server with one option changed
     added.py        known costs that a trial adds at a layer
-    slope.py        the effect of a nanosecond at a layer
+    slope.py        the effect of one nanosecond more per packet in a layer
 
 Advice changes nothing. This package prints nothing: `show/` renders and `cli/` prints.
 """

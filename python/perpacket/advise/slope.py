@@ -1,4 +1,4 @@
-"""The effect of a nanosecond at a layer: a known cost is added, and throughput is measured.
+"""The effect of one nanosecond more per packet in a layer.
 
 A trial cannot make a layer of the kernel faster, but it can add a known cost (`added.py`). Blocks
 of windows with different amounts measure the slope of throughput against the added cost. The effect

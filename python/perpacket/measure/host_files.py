@@ -11,8 +11,8 @@ from perpacket.measure.hosts.contract import Host
 from perpacket.measure.processor_counts import Ticks, read_frames, read_ticks
 
 PREFIX = "perpacket-study-"
-"""Prefix of a temporary folder's name; the owner follows, in the form of `own_name`. The next study
-on the machine removes the folders of killed studies."""
+"""Prefix of a temporary folder's name. The owner's `own_name` follows it. The next study on the
+machine removes the folders of killed studies."""
 
 QUICK_S = 30.0
 SLOW_S = 600.0

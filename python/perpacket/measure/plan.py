@@ -22,7 +22,7 @@ EventsKind = Literal["best", "clock", "counters", "misses", "accounts", "any"]
 TestbedKind = Literal["auto", "loopback", "namespaces", "ssh"]
 
 LEAD_S = 0.1
-"""Time between the warm-up and the profile: the load starts within it."""
+"""Time between the warm-up and the profile, in which the load's own window begins."""
 
 TAIL_S = 30.0
 """The load's time limit is this much longer than the profile, because a busy machine may start the

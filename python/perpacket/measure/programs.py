@@ -30,7 +30,7 @@ def cpu_list(cpus: Sequence[int]) -> str:
 
 
 def bulk_sender(host: Host, to: str, connections: int, write_bytes: int) -> list[str]:
-    """The command of a bulk sender of writes of `write_bytes`, without delaying segments."""
+    """The command of a bulk sender with TCP_NODELAY; each write has `write_bytes` bytes."""
     return [
         *(host.agent(), "load", "stream", "--to", to, "--direction", "send"),
         *("--connections", str(connections), "--segment-size", str(write_bytes)),

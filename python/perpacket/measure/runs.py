@@ -146,7 +146,7 @@ class MonitoredProcess:
 def started(
     name: str, host: Host, command: Sequence[str], cpus: Sequence[int] | None = None
 ) -> Iterator[MonitoredProcess]:
-    """A running command on those processors or the host's, which has ended after the context."""
+    """Run a command on `cpus` or on the host's processors; leaving the context stops it."""
     process = host.start(command, cpus=cpus or host.cpus)
     try:
         yield MonitoredProcess(name, host, process)

@@ -165,7 +165,7 @@ def number(value: object) -> float:
 
 
 def numbers(content: object) -> dict[str, object]:
-    """The scalar values of nested objects, without lists, which the raw reports have."""
+    """The scalar values of nested objects. Lists are only in the raw reports."""
     if not isinstance(content, Mapping):
         return {}
     found: dict[str, object] = {}

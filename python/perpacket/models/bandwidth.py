@@ -20,8 +20,8 @@ COPY = ("copy", 1)
 """Operation and stride (in words) of the rows that this module uses."""
 
 PAST_CACHES = 2
-"""The least multiple of the last cache for a working set that measures memory: at most half of it
-is then in the cache."""
+"""A working set measures memory if it has at least this multiple of the last cache's size: at most
+half of it is then in the cache."""
 
 BENCH_CONFIDENCE = 0.95
 """The confidence of the intervals of `bench memory`."""

@@ -220,7 +220,7 @@ def execute(
 def _of_one_stage(
     directory: RunDirectory, due: list[tuple[Point, int]], second: SecondStage | None
 ) -> list[tuple[Point, int]]:
-    """The due runs of the first stage; if none is left, begin the second stage and return its."""
+    """The due runs of the first stage; if there are none, begin the second and return its runs."""
     if second is None:
         return due
     if first := [run for run in due if run[0].name not in second.points]:

@@ -48,7 +48,7 @@ class ProcessExecutor:
     """Runs jobs in processes, and starts a process when a job needs it."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """At most `workers` processes, as `checked_workers`."""
+        """At most `workers` processes; `checked_workers` checks the number and has the default."""
         self.workers = checked_workers(workers)
         self._pool: list[_Worker] = []
         self._deaths: dict[tuple[str, int], int] = {}

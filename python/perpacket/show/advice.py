@@ -188,7 +188,7 @@ def _bound(bound: Bound) -> dict[str, object]:
 
 
 MOST_POINTS = 8
-"""The most points of a run whose advice a report shows."""
+"""The largest number of points whose advice a report shows."""
 
 
 def run_table(analysis: Analysis) -> Table | None:

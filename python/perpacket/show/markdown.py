@@ -1,7 +1,7 @@
-"""The results of a run beside its document, as a Markdown page with charts for a repository.
+"""The results of a run beside a published document, as a Markdown page with charts.
 
 The page has headings for the tables, then the figures, then the sections of the document, so that
-its reader finds figure 5. Text is escaped only in tables.
+a reader of the document finds its figure 5. Text is escaped only in tables.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 MOST_WINDOWS = 3000
-"""The most windows that the headline suggests: windows of a second take about an hour."""
+"""The most windows that the headline suggests. At one second each, they take about an hour."""
 
 SMALLEST_LAYER = 0.005
 """Layers below this share of the cost are only in the JSON document."""
 
 
 COUNTED = {PATH: "the layers of the packet's path", ALL: "all programs"}
-"""The processor time that is a cost, in words."""
+"""The processor time that counts as the cost, in words."""
 
 
 def headline(trial: Trial) -> str:
@@ -168,7 +168,7 @@ def factorial_document(allocation: Allocation, unit: str) -> dict[str, object]:
 
 
 def slope_lines(slope: Slope) -> Iterator[str]:
-    """The effect of a nanosecond at a layer, in lines."""
+    """The effect of one nanosecond more per packet in a layer, in lines."""
     worth = slope.rate_change_per_ns
     largest = slope.amounts[-1]
     cost_ns = slope.ns_of_amount.map(lambda ns: ns * largest)
@@ -220,7 +220,7 @@ def document(outcome: Outcome) -> dict[str, object]:
 
 
 def slope_document(slope: Slope) -> dict[str, object]:
-    """The effect of a nanosecond at a layer, for programs."""
+    """The effect of one nanosecond more per packet in a layer, for programs."""
     late = slope.p99_change_per_ns
     return {
         "layer": slope.layer,

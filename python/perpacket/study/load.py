@@ -67,7 +67,7 @@ def build(
 ) -> Study:
     """The study that a text defines, at one length, with all experiments or those in `only`.
 
-    `traces` are the files of logs by name, which replace a synthesized trace.
+    `traces` maps the name of each log to its file; logs replace a synthesized trace.
     Errors name `where`, the path of the file.
     """
     content = study_file.read_content(text, where)

@@ -22,7 +22,7 @@ class Published:
     figure: str
     """Identifier of the figure, as `osdi06/51-PN-rate`."""
     where: str
-    """Section, table or figure of the document."""
+    """The section, table or figure of the document, such as `Figure 5`."""
     statement: str
     point: str
     quantity: str

@@ -23,7 +23,7 @@ class Outcome:
     `result` depends only on the point and the seed. `timing` also depends on the machine
     (wall-clock seconds and rates); it is separate so that results can be compared byte by byte.
     `timeline` maps a column to its values over time, with `time_s` among the columns. `raw` has the
-    complete reports of the programs of a measured run, by the name of their file.
+    complete reports of the programs of a measured run; its keys become parts of file names.
     """
 
     result: Mapping[str, object]

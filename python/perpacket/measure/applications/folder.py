@@ -180,7 +180,7 @@ def identity() -> tuple[str, str]:
 
 
 def as_user() -> list[str]:
-    """The start of a command line that runs the rest as that user.
+    """The words before a command that make it run as the programs' user; only root needs them.
 
     The command still ends when its parent ends.
     """

@@ -24,7 +24,7 @@ SIZE = re.compile(r"^(?:Need to get|After this operation,) .*$", re.MULTILINE)
 
 
 def missing(names: Sequence[str]) -> list[str]:
-    """The packages of Debian that are not installed; all without Debian's package manager."""
+    """The packages of Debian that are not installed: all, if dpkg is missing here."""
     installed = versions(names)
     return [name for name in names if not installed.get(name)]
 

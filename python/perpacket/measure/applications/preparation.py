@@ -24,7 +24,7 @@ ARCHIVES = "archives"
 """The folder for files from Maven, in the application's folder."""
 
 PARTIAL = "new-"
-"""Prefix of the name of a folder that is not complete yet; the owner follows."""
+"""Prefix of the name of a folder that is not complete yet. The owner's `own_name` follows it."""
 
 
 def cache() -> Path:
@@ -71,11 +71,11 @@ def prepare(definition: Definition, note: Callable[[str], None]) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     remove_folders(PARTIAL, root)
     outer = root / f"{PARTIAL}{own_name()}-{definition.name}"
-    partial = outer / definition.name  # the programs' user owns it, and this process its parent
+    partial = outer / definition.name  # the programs' user owns it; this process owns `outer`
     partial.mkdir(mode=0o755, parents=True)
     try:
         with hosts.loopback() as bed:
-            own = replace(definition, name=definition.own_name)  # options share the folder
+            own = replace(definition, name=definition.own_name)  # all options share one folder
             folder = Folder(own, partial, bed.server, ports_of(own))
             (partial / ARCHIVES).mkdir()
             for archive in definition.archives:

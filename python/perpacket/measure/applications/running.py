@@ -28,7 +28,7 @@ from perpacket.measure.hosts.record import folder_path, own_name, start_ticks
 from perpacket.whole_file import write_whole
 
 PREFIX = "perpacket-application-"
-"""Prefix of the name of a running application's folder; the owner follows."""
+"""Prefix of the name of a running application's folder. The owner's `own_name` follows it."""
 
 SUFFIX = ".application"
 """Suffix of the name of a file that describes a running application."""
@@ -45,7 +45,7 @@ def started(definition: Definition, host: Host, web_port: int | None = None) -> 
     """
     prepared = preparation.require(definition)
     outer = Path(host.make_folder(PREFIX))
-    path = outer / definition.name  # the programs' user owns it, and this process its parent
+    path = outer / definition.name  # the programs' user owns it; this process owns `outer`
     ports = preparation.ports_of(definition)
     if web_port is not None:
         ports["web"] = web_port

@@ -1,8 +1,9 @@
 """Runs of the microbenchmarks as points of a study: one size, stride or ring at a time.
 
 The verb `bench` runs all of them in order. A study runs each point in a process of its own, in
-random order within blocks. Drift then affects all points alike. The interval includes the
-differences between processes, which have other pages and another clock of the processor.
+random order within blocks. Drift then affects all points alike. The confidence interval then
+includes the differences between processes: each has other memory pages, and the processor may have
+another clock frequency.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class BenchPlan(BaseModel):
 
 
 def edges(report: Answer) -> dict[str, object]:
-    """The sizes at which latency rises, by the cache of that size, or `unnamed`."""
+    """The sizes at which latency rises; the keys are the caches of these sizes, or `unnamed`."""
     found: dict[str, object] = {}
     listed = report.get("edges")
     for edge in listed if isinstance(listed, list) else ():

@@ -70,8 +70,8 @@ def namespaces(
 
     The latency and the rate are those of the server's link in each direction. The rate counts bits
     of frames with Ethernet headers. The link's queue has `queue_packets` frames. Netem implements
-    the link. The agent's link does, if `use_netem` is false, if the kernel has no netem, or if
-    there is a loss.
+    the link. The agent's `link` program implements it instead if `use_netem` is false, if the
+    kernel has no netem, or if there is a loss.
 
     `sysctls` are set in every host, such as `{"net.ipv4.tcp_timestamps": "0"}`. A
     host's congestion control must be in the machine's `net.ipv4.tcp_allowed_congestion_control`.

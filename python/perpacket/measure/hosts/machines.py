@@ -107,7 +107,7 @@ done
 folder=$(mktemp -d "$(pwd -P)/$1$2-XXXXXX") && chmod 755 "$folder" && echo "$folder"
 """
 """Removes the folders with prefix $1 whose owner has ended, and makes a folder for the owner $2. It
-does without Python what `record.remove_folders` and `LocalHost.make_folder` do."""
+does the same as `record.remove_folders` and `LocalHost.make_folder`, but without Python."""
 
 
 class Connection:

@@ -248,7 +248,8 @@ class Namespaces(NamespaceTestbed):
     def _connect(self, one_way_us: float) -> None:
         """Join the server to its peer, a client or the bridge.
 
-        Uses a veth pair. If frames need a delay or a limit without netem, uses the agent's link.
+        Uses a veth pair, with netem for a delay or a rate. Uses the agent's link instead if
+        frames may be lost, or if netem is missing or not allowed here.
         """
         shaped = bool(one_way_us or self._rate_bps or self._loss) or self.network == "link"
         if shaped and not (self._use_netem and not self._loss and wiring.has_netem(self._record)):

@@ -101,8 +101,8 @@ class LocalProcess:
     ) -> None:
         """Start the process with the mark of that run.
 
-        Its standard input is empty. With `open_input` the input is not at its end, but stays open
-        without data until this process ends.
+        Its standard input is empty. With `open_input`, the input stays open without data until
+        the Python process ends.
         """
         self.command = [str(word) for word in command]
         try:

@@ -28,7 +28,7 @@ PREFIX = "perpacket-"
 """Prefix of the names of all namespaces and temporary folders of perpacket."""
 
 OWNER = re.compile("(?:[a-z]+-)*([0-9]+-[0-9]+)-")
-"""Finds the owner in the rest of a folder's name, which may begin with more words of a prefix."""
+"""Finds the owner in a folder's name after the prefix. Other words may stand before the owner."""
 
 NAMESPACES = Path("/run/netns")
 """The folder with the names of network namespaces."""
@@ -126,7 +126,7 @@ class Record:
 
 
 def leftovers() -> Iterator[Record]:
-    """The records of runs whose owner has ended, without namespaces that are not the run's."""
+    """The records of runs whose owner has ended, with only the namespaces of the run itself."""
     for file in folder_path().glob("*.json"):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """The media on the server's disk: made once, dropped from the page cache before a run, read slowly.
 
 A disk of the published machines needed milliseconds to find a block. A solid-state disk needs a
-fraction of a millisecond. This module measures the time of a read. If it is below the study's, the
-server's reader delays each read.
+fraction of a millisecond. This module measures the time of a read. If that time is below
+`disk.read_ms` of the study, the server's reader delays each read.
 """
 
 from __future__ import annotations

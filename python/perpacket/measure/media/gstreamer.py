@@ -16,7 +16,7 @@ PACKAGES = (
 """The packages of Debian with the server, its bindings, `rtpmp2tpay` and `tsparse`."""
 
 PYTHON = "/usr/bin/python3"
-"""The system's Python: others do not have its bindings."""
+"""The system's Python: other Pythons do not have GStreamer's bindings."""
 
 CHECK_S = 60.0
 """Time limit of the check: GStreamer examines its plugins at its first start."""

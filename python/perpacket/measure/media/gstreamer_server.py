@@ -1,12 +1,13 @@
 """GStreamer's RTSP server for one folder of transport streams: a peer for comparisons.
 
-A program of its own, for a Python with GStreamer's bindings, which is the system's:
+This is a separate program, because only the system's Python has GStreamer's bindings:
 
     gstreamer_server.py FOLDER [ADDRESS]    serve the folder's `.ts` files, print the URL on stderr
     gstreamer_server.py                     exit 0 if GStreamer has all that this needs
 
 Every client has a pipeline of its own, which starts at the beginning of the file, as with
-GStreamer's own test server. It depends on nothing of perpacket: it also runs on other machines.
+GStreamer's own test server. This program depends on nothing of perpacket, so it also runs on other
+machines.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class MediaPlan(RunPlan):
     server_url: str = Field(alias="server.url", default="")
     """The URL below which that server serves the files of `{root}`."""
     readers: int = Field(alias="server.readers", default=256, ge=1, le=1024)
-    """Concurrent reads of `shared` and `mapped`. Streams of the others read independently: fewer
-    readers would favour those on a slow disk."""
+    """Concurrent reads of `shared` and `mapped`. With the other kinds, each stream reads by
+    itself: on a slow disk, fewer readers here would favour those kinds."""
     read_ms: float = Field(alias="disk.read_ms", default=0, ge=0, le=10_000)
     """Delay added to each read of `serve media` from a disk that is faster than this."""
     memory_share: float = Field(alias="disk.memory_share", default=0.25, gt=0, le=1)

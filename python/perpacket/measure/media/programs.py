@@ -10,7 +10,7 @@ from perpacket.measure.programs import cpu_list, foreign_server, foreign_url
 MIB = 1 << 20
 
 ADMIT_ALL_MS = 3_600_000
-"""The server rejects no stream because others are late: their lateness is measured."""
+"""The server admits streams even when others are late: their lateness is measured."""
 
 SESSIONS_SPARE = 16
 

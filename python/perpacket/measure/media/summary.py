@@ -64,7 +64,7 @@ class MediaReports:
     memory_limit_bytes: int | None
 
     def raw(self) -> dict[str, object]:
-        """The reports without the single streams, by the names of their files."""
+        """The reports without the single streams; the keys become parts of file names."""
         brief = [{name: load[name] for name in load if name != "streams"} for load in self.loads]
         server = {"before": self.before, "after": self.after, "process": self.process}
         return {"profile": self.profile, "load": brief, "server": server}

@@ -70,11 +70,11 @@ class RouterPlan(RunPlan):
     injected: int = Field(alias="router.injected_routes", default=100, ge=0, le=MOST_INJECTED)
     """Networks that host 0 announces by RIP besides its own."""
     processors: ProcessorsKind = Field(alias="router.processors", default="divided")
-    """`divided`: the router on its processors, the hosts on theirs. `one`: all of it on the first
-    processor. `pairs`: hosts 0 and 1 with their ports on the first, hosts 2 and 3 with theirs on
-    the second."""
+    """`divided`: the router on its processors, the hosts on theirs. `one`: the router and all
+    hosts on the first processor. `pairs`: hosts 0 and 1 with their ports on the first, hosts 2 and
+    3 with theirs on the second."""
     message_bytes: int = Field(alias="load.message_bytes", default=65_536, ge=1, le=65_536)
-    """Bytes of each write of a sender, which delays no segment."""
+    """Bytes of each write of a sender, which sets TCP_NODELAY."""
     frame_bytes: int = Field(alias="load.frame_bytes", default=64, ge=64, le=1518)
     """Bytes of a UDP frame with its check sequence."""
     cross_bps: int = Field(alias="cross.rate_bps", default=0, ge=0)
@@ -122,7 +122,11 @@ class RouterPlan(RunPlan):
 
     @model_validator(mode="after")
     def has_a_load_for_its_routes(self) -> Self:
-        """Only bulk TCP over the kernel has these options, and only these flows stay in a pair."""
+        """Check the options that only bulk TCP over the kernel's plane has.
+
+        They are RIP, cross traffic, and other processors than `divided`. With other processors,
+        every flow must also stay within a pair of hosts.
+        """
         plain = self.routes == "static" and self.processors == "divided" and not self.cross_bps
         if not plain and (self.kind != "tcp" or self.plane != "kernel"):
             raise ValueError("expected load.kind tcp and router.plane kernel with it")

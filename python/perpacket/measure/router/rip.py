@@ -39,7 +39,7 @@ PACKAGE = "bird2"
 
 UPDATE_S = 1
 """Period of updates. With the usual 30 s (RFC 2453, section 3.8), BIRD also waits 5 s after an
-update that a change triggered, and many runs would begin so much later."""
+update that a change triggered, and many runs would begin 5 s later."""
 
 CONVERGED_S = 30.0
 """Time limit for all routes to be known."""
@@ -76,7 +76,7 @@ protocol rip {
     interface "%s" { update time %d; };
 }
 """
-"""The preferred source makes the way back a learned route too."""
+"""Because of the preferred source, the way back is over a learned route too."""
 
 
 def lack() -> str:
@@ -190,7 +190,7 @@ def missing_route(expected: Mapping[Host, Mapping[str, str]]) -> str:
 
 
 def gateways(text: str) -> dict[str, str]:
-    """The gateway of each network in /proc/net/route, whose numbers have the machine's order."""
+    """The gateway of each network in /proc/net/route. Numbers are in the machine's byte order."""
 
     def address(word: str) -> str:
         return socket.inet_ntoa(struct.pack("=I", int(word, 16)))

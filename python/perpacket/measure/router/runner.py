@@ -1,8 +1,9 @@
 """The router and its hosts while a study runs.
 
 Before the first run, `route check` checks every frame that the router forwards, over each plane of
-the points. The runner also tries whether the kernel allows XDP to forward, and live frames as load.
-Without them it uses the alternatives and reports that.
+the points. The runner also tries whether the kernel allows XDP to forward, and whether it allows
+live frames as load. Without XDP it leaves out the points that need it. Without live frames, a
+packet socket sends the frames. The report says so.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
 
 
 def lack_of(testbed: RoutedTestbed, plan: RouterPlan) -> str:
-    """Why the machine cannot run a plan besides its plane; empty if it can."""
+    """The reason why the machine cannot run a plan, its plane aside; empty if it can."""
     if plan.testbed == "ssh":
         return machines.lack_of(plan)
     if plan.routes == "rip" and (reason := rip.lack()):
@@ -116,7 +117,7 @@ def lack_of(testbed: RoutedTestbed, plan: RouterPlan) -> str:
 
 
 def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
-    """Check the router's rules: a summary, and a sentence about the first breach.
+    """Check whether the router keeps the rules; returns a summary and a sentence on a breach.
 
     Raises `MachineLacks` if the plane is not allowed.
     """

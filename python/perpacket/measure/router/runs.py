@@ -1,4 +1,4 @@
-"""One run through the router: bulk TCP while it is profiled, or the search of RFC 2544.
+"""One run through the router: bulk TCP while the router is profiled, or the search of RFC 2544.
 
 TCP: far ends at the receiving hosts, a sender for each flow, a warm-up, then one window. The search
 is the agent's: a generator at host 0, a receiver at host 1, and trials by bisection.
@@ -108,8 +108,8 @@ def plane(
 ) -> Iterator[MonitoredProcess | None]:
     """Forward by the kernel or by a program in XDP inside the context.
 
-    A veth device receives frames from XDP only with a program at its end; `programmed` have one
-    already. Raises `MachineLacks` if XDP is not allowed.
+    A host's veth device receives frames that XDP redirects only if it has an XDP program itself.
+    The devices in `programmed` have one already. Raises `MachineLacks` if XDP is not allowed.
     """
     if kind == "kernel":
         yield None
@@ -172,7 +172,7 @@ class Ends:
         return started("the far end", host, command, self.cpus[receiver])
 
     def sender(self, plan: RouterPlan, flow: tuple[int, int], rate_bps: int = 0) -> Started:
-        """The sender of a flow, with `rate_bps` at that rate."""
+        """The sender of a flow; `rate_bps` limits its rate unless it is 0."""
         sender, receiver = flow
         to = f"{self.addresses[receiver]}:{FIRST_TCP_PORT}"
         command = [

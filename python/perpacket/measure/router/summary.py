@@ -30,8 +30,8 @@ PAGE_BYTES = 4096
 
 
 LEAST_FORWARDED = 0.5
-"""A router that sent a smaller part of what the hosts received did not forward it. Both are counted
-over different windows."""
+"""A router that sent a smaller part of what the hosts received did not forward it. The two amounts
+are counted over different windows, so this is well below 1."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
 
 
 def _doubts(plan: RouterPlan, window: Window) -> dict[str, bool]:
-    """The doubts of a run; with hosts on the router's processors both are always busy with load."""
+    """The doubts of a run; two do not apply if hosts keep the router's processors busy."""
     found = profile_doubts(window.profile, window.hosts_idle, "layers", "user")
     if plan.processors != "divided":
         found |= {"client_limited": False, "others_ran": False}

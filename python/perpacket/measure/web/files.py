@@ -95,7 +95,7 @@ def file_sets(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
 def _make_traces(
     hosts: Sequence[Host], folders: dict[str, str], plans: Sequence[Plan]
 ) -> frozenset[str]:
-    """Put each trace on every host; the names of the traces."""
+    """Put each trace on every host; returns the names of the traces."""
     wanted = {trace_name(plan): plan for plan in plans if plan.kind == "trace"}
     remove_folders(PREFIX)
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{own_name()}-") as scratch:
@@ -133,7 +133,7 @@ def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> No
 
 
 def _make_certificate(server: Host, stem: str, key: str) -> None:
-    """Make a certificate that nobody signs, and its key."""
+    """Make a self-signed certificate and its key."""
     kind = {"rsa": ["rsa:2048"], "ecdsa": ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]}[key]
     request = ["openssl", "req", "-x509", "-newkey", *kind, "-nodes", "-subj", "/CN=localhost"]
     files = ["-keyout", f"{stem}.key", "-out", f"{stem}.crt"]

@@ -158,7 +158,7 @@ def prepare(
     folder: str,
     certificate: tuple[str, str] = ("", ""),
 ) -> tuple[list[str], str]:
-    """Write a server's configuration into `folder` on its host; its command and its URL.
+    """Write a server's configuration into `folder` on its host; returns its command and URL.
 
     `certificate` names the files of the certificate and the key, for a plan with TLS.
 
@@ -186,7 +186,10 @@ def prepare(
 
 
 def with_directives(configuration: str, directives: str) -> str:
-    """A configuration of nginx in which directives, each ended by `;`, replace those there."""
+    """The configuration of nginx with these directives, each ended by `;`.
+
+    They replace directives of the same names.
+    """
     lines = configuration.splitlines()
     for directive in filter(None, (each.strip() for each in directives.split(";"))):
         name = directive.split()[0]

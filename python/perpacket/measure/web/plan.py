@@ -55,7 +55,7 @@ class Plan(RunPlan):
     server_kind: ServerKind = Field(alias="server.kind", default="perpacket")
     """`perpacket.measure.web.peers` configures nginx and Apache."""
     application: str = Field(alias="server.application", default="")
-    """An application of `perpacket application`; its clients are the connections."""
+    """An application of `perpacket application`; `load.connections` counts its clients."""
     tls_key: TlsKey = Field(alias="server.tls_key", default="")
     """Serve over TLS with a certificate of this kind of key; empty for plain HTTP."""
     server_threads: int = Field(alias="server.threads", default=0, ge=0)

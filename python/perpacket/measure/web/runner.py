@@ -1,8 +1,8 @@
 """The testbeds of a study of web servers, and the points that they cannot run.
 
-Hosts, file sets and traces are set up once for all points. Points along latency have hosts of their
-own, because a user-space link adds the latency where the kernel has no netem. It carries less than
-a direct path and would slow the other points down.
+Hosts, file sets and traces are set up once for all points. Points with a delayed network have hosts
+of their own, because a user-space link adds the latency where the kernel has no netem. This link
+carries less than a direct path and would slow the other points down.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
 
 
 def open_web_testbed(plan: Plan) -> AbstractContextManager[Testbed]:
-    """The testbed of a plan, with its number of the server's processors.
+    """The testbed of a plan, whose server has the plan's number of processors.
 
     Raises `MachineLacks` if there is none.
     """
@@ -66,7 +66,7 @@ class WebRunner(MeasuredRunner[WebSetup]):
     run_type: ClassVar[type[WebRun]] = WebRun
 
     def __init__(self, open_testbed: OpenTestbed | None = None) -> None:
-        """A runner that opens its testbeds with `open_testbed`, or with that of its plans."""
+        """A runner that opens testbeds with `open_testbed`; the default is `open_web_testbed`."""
         super().__init__()
         self._open = open_testbed or open_web_testbed
 

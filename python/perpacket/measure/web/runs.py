@@ -44,7 +44,7 @@ POOLS = ("threads", "processes")
 """Architectures of `serve web` in which each connection occupies a thread or process of a pool."""
 
 RATE_S = 0.2
-"""Time in which the rate is measured that determines the window of `load.requests`."""
+"""Time to measure the load's rate, which determines the window of `load.requests`."""
 
 APPLICATION_READY_S = 180.0
 """Time limit for the start of all programs of an application."""

@@ -33,10 +33,10 @@ from perpacket.measure.summary import (
 from perpacket.measure.web.plan import Plan
 
 ERRORS_MOST = 0.01
-"""SPECweb99 lets a connection conform with under 1 % errors; more errors are another workload."""
+"""SPECweb99 lets a connection conform with under 1 % errors; with more it is another workload."""
 
 WRONG_MOST = 0.001
-"""The largest share of wrong answers with which a run of an application is a result."""
+"""A run of an application fails if a larger share of its answers is wrong."""
 
 RATES = ("requests_per_s", "content_mbps", "goodput_bps")
 
@@ -55,7 +55,7 @@ class RunReports:
     """The kernel's counts of the server's processes; `None` if it has none."""
 
     def raw(self) -> dict[str, object]:
-        """The complete reports, by the names of their files."""
+        """The complete reports; the keys become parts of file names."""
         found: dict[str, object] = {"profile": self.profile, "load": list(self.loads)}
         if self.server is not None:
             found["server"] = self.server

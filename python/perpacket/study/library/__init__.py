@@ -56,7 +56,7 @@ def find(
     """The built-in study of that name, or the study in a file whose name ends in `.toml`.
 
     `only` names the experiments to run; by default, all except those that run on request. `traces`
-    are the files of logs by name, in place of a synthesized trace. Raises
+    maps the name of each log to its file; logs replace a synthesized trace. Raises
     `MissingStudy` listing the names, `ConfigurationError` for a length or an experiment that the
     study does not have, and what `load.load` raises.
     """
