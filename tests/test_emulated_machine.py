@@ -240,6 +240,6 @@ def test_the_verb_prints_its_table_and_its_notes(
     assert app.run(["emulate", *options.split()]) == 0
     printed = capsys.readouterr()
     assert "turns of 20,000 instructions" in printed.out
-    assert "By layer, a packet" in printed.out
+    assert "By layer, per packet" in printed.out
     assert "intervals are over 2 variants" in printed.out
     assert not printed.err

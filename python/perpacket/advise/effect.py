@@ -202,7 +202,7 @@ def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
         ),
         Quantity(
             "all_cpu_us_per_unit",
-            f"the same of all programs a {unit}",
+            f"processor time of all programs a {unit}",
             "us",
             per_unit(lambda window: 1e6 * window.cpu_s),
             counted=ALL,

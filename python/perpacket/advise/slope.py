@@ -64,9 +64,9 @@ def fit(
     ns_of_amount = mean(costs, confidence)
     if ns_of_amount.low <= 0:
         raise RunFailed(
-            f"{layer}: {amounts[-1]} {what} added "
-            f"{ns_of_amount.map(lambda ns: ns * amounts[-1]).text(0)} ns a packet by the profile: "
-            "the slope has no scale",
+            f"{layer}: by the profile, {amounts[-1]} {what} cost "
+            f"{ns_of_amount.map(lambda ns: ns * amounts[-1]).text(0)} ns a packet, which is not "
+            "distinguishable from zero, so there is no slope",
             "use more or longer windows, or a load with packets through that layer",
         )
     rates = slopes(lambda window: logarithm(by_key["units_per_s"].over([window])))

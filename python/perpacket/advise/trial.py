@@ -477,7 +477,7 @@ class _TrialRunner:
             )
         self.notes = (
             *self.notes,
-            f"{text}: processor time a request has the work for other clients too",
+            f"{text}: the processor time a request includes the work for other clients",
         )
 
     def _window(self, block: int, side: int, url: str) -> Window:

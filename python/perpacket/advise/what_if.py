@@ -218,7 +218,7 @@ def place_of(host: Host) -> Place:
     """The network namespace of a host, and its interface."""
     if not isinstance(host, LocalHost) or host.namespace is None:
         raise MachineLacks(
-            f"{host.name} is no network namespace of its own, and the study changes no setting of "
+            f"{host.name} has no network namespace of its own, and the study changes no setting of "
             "a machine",
             "be root, and run it with `--testbed namespaces`",
         )

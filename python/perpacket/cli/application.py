@@ -99,8 +99,8 @@ def prepare(
 ) -> None:
     """Install an application's packages and build its folder, once.
 
-    Packages come from Debian and Maven; no service of the system starts. The folder is cached, so
-    that a later start takes seconds.
+    Packages come from Debian and Maven. Services in these packages are not started. The folder is
+    cached, so that a later start takes seconds.
     """
     from perpacket.measure.applications import file, packages, preparation
 
@@ -221,7 +221,7 @@ def write(description: Description, output_format: Format) -> None:
 @app.command(epilog="Example: perpacket application check public-inbox --each 10")
 def check(
     name: NameArgument,
-    each: Annotated[int, typer.Option(min=1, help="Requests for the rarest page.")] = 5,
+    each: Annotated[int, typer.Option(min=1, help="Least number of requests for each page.")] = 5,
     most: Annotated[int, typer.Option(min=1, help="Greatest number of requests.")] = 10_000,
     seed: SeedOption = 1,
     output_format: FormatOption = Format.TABLE,

@@ -116,7 +116,7 @@ def laws(
 ) -> None:
     """Compute the gain in throughput when communication work moves from the host to its NIC.
 
-    By the LAWS model (Shivam and Chase, 2003), an upper bound.
+    The gain is an upper bound, by the LAWS model (Shivam and Chase, 2003).
     """
     from perpacket.models import laws as model
 

@@ -63,7 +63,7 @@ FullOption = Annotated[
     bool,
     typer.Option(
         "--full",
-        help="All levels, those of the document if it states them, and longer runs.",
+        help="All levels (those of the document, if it states levels) and longer runs.",
         rich_help_panel=MEASURED,
     ),
 ]

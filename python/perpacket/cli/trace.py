@@ -42,7 +42,7 @@ def info(
         typer.Option(
             parser=seconds,
             metavar="TIME",
-            help="Requests of a client within this time after its last one share a connection.",
+            help="A client's next request within this time uses the same connection.",
         ),
     ] = 15.0,
     curve: Annotated[

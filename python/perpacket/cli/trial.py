@@ -127,7 +127,7 @@ def trial(
         typer.Option(
             parser=seconds_from(0.0),
             metavar="TIME",
-            help="Time before each window that is not measured.",
+            help="Unmeasured time before each window.",
         ),
     ] = 0.2,
     until: Annotated[
@@ -181,8 +181,8 @@ def trial(
     """Try changes of settings on live traffic, in interleaved windows, and undo them.
 
     Prints the effect of each change on processor time by layer, on rates and on latency. The trial
-    restores every setting at its end. If it is killed, a process that outlives it does so, or
-    `perpacket trial --undo`.
+    restores every setting at its end. If the trial is killed, a process that outlives it restores
+    them. If that process was killed too, use `perpacket trial --undo`.
     """
     from perpacket.advise import trial as trials
 

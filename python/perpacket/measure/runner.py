@@ -158,7 +158,7 @@ def facts(
     """
     found = list(direct.limits)
     if delayed is not None:
-        found += [f"Along latency: {limit}" for limit in delayed.limits if limit not in found]
+        found += [f"With added latency: {limit}" for limit in delayed.limits if limit not in found]
     return {
         "clients": len(direct.clients),
         "limits": [*found, *limits],

@@ -58,8 +58,8 @@ def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
             for name in names
         )
         title = (
-            f"{analysis.study.title}: processor time of a request, or of a KiB in bulk sending, "
-            f"with the change over without [{percent} interval for all of a load together]; "
+            f"{analysis.study.title}: processor time of a request (of a KiB in bulk sending) with "
+            f"the change, divided by that without [{percent} interval, for all changes of a load]; "
             "< cheaper, > dearer, = not distinguishable"
         )
         tables.append(TextTable(title, ("change", *loads, "published"), rows, tuple(loads)))
@@ -92,8 +92,8 @@ def tables_of(analysis: Analysis) -> list[Table]:
         tables.append(
             Table(
                 identifier="changes",
-                caption="Processor time of a unit of work with each change, over that without: a "
-                "request, or a KiB in bulk sending. Empty: not tried under that load.",
+                caption="Processor time of a request (of a KiB in bulk sending) with each change, "
+                "divided by that without. Empty: not tried under that load.",
                 columns=("Change", *loads, "Published"),
                 numeric=(False, *[True] * len(loads), False),
                 rows=tuple(

@@ -22,13 +22,13 @@ def tables(document: Mapping[str, Any]) -> list[TextTable]:
         f"{way}, a packet {PACKETS_OF[way]}": cost for way, cost in document["directions"].items()
     }
     found = [
-        table("By layer, a packet", "layer", {**document["layers"], **total}),
-        table("By kind, a packet", "kind", document["kinds"]),
+        table("By layer, per packet", "layer", {**document["layers"], **total}),
+        table("By kind, per packet", "kind", document["kinds"]),
         table("By direction", "direction", ways),
     ]
     if rows := document.get("functions"):
         named = {f"{row['function']} ({row['layer']})": row for row in rows[:MOST_FUNCTIONS]}
-        found.append(table("Functions with most misses, a packet", "function", named))
+        found.append(table("Functions with most misses, per packet", "function", named))
     if rows := document.get("structures"):
         found += [structures_table(rows), lines_table(rows)]
     if rows := document.get("declared_lines"):
@@ -48,7 +48,7 @@ def structures_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         )
         for row in rows[:MOST_STRUCTURES]
     ]
-    title = "Structures with most misses of data, a packet"
+    title = "Structures with most misses of data, per packet"
     return TextTable(title, headings, tuple(cells), right=headings[1:])
 
 
@@ -67,7 +67,7 @@ def lines_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         )
         for name, line in lines[:MOST_STRUCTURES]
     ]
-    title = "Lines of structures with most misses of data, a packet"
+    title = "Lines of structures with most misses of data, per packet"
     return TextTable(title, headings, tuple(cells), right=headings[1:-1])
 
 

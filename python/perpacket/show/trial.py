@@ -145,10 +145,18 @@ def factorial_table(allocation: Allocation, unit: str) -> TextTable:
         )
         for effect, ratio in ratios_of(allocation).items()
     ]
-    rows.append(("windows alike", "", "", "", percent(allocation.error_share)))
+    rows.append(
+        (
+            "difference of windows with the same settings",
+            "",
+            "",
+            "",
+            percent(allocation.error_share),
+        )
+    )
     return TextTable(
-        f"processor time a {unit}: each change, and what two change together beyond both "
-        "[95 % interval]; *: excludes none",
+        f"processor time a {unit}: each change, and the interaction of each two "
+        "[95 % interval]; *: the interval excludes no effect",
         ("change", "effect", "interval", "", "of the variation"),
         tuple(rows),
         ("effect", "of the variation"),
@@ -180,7 +188,7 @@ def slope_lines(slope: Slope) -> Iterator[str]:
     if slope.p99_change_per_ns is not None:
         late = slope.p99_change_per_ns
         yield (
-            f"It changes the 99 % time to a response by {1e2 * late.value:+.4f} % "
+            f"It changes the 99th percentile of the response time by {1e2 * late.value:+.4f} % "
             f"[{1e2 * late.low:+.4f}, {1e2 * late.high:+.4f}]."
         )
     removed = slope.removal

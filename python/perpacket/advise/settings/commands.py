@@ -88,7 +88,7 @@ class Command:
             except subprocess.TimeoutExpired:
                 raise RunFailed(
                     f"`{command}` did not end within {LONGEST_S:g} s",
-                    "a command that stays needs `&` at its end",
+                    "end a command that keeps running with `&`",
                 ) from None
             output.seek(0)
             words = output.read().strip().splitlines()

@@ -10,10 +10,10 @@ from perpacket.measure.router.plan import RouterPlan
 from perpacket.measure.router.runs import Port
 
 NOT_CHECKED = (
-    "The routes between the machines are their own, and the oracle did not check the router: "
-    "`perpacket route check` does, on a machine that has all networks."
+    "The machines have routes of their own. The study did not check the router's frames; "
+    "`perpacket route check` does so in network namespaces of one machine."
 )
-ONLY_TCP = "over ssh the study has bulk TCP between hosts over the kernel's own routes alone"
+ONLY_TCP = "over ssh the study runs only bulk TCP between hosts, over the kernel's own routes"
 
 
 class RoutedMachines(Machines):

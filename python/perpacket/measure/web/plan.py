@@ -103,7 +103,7 @@ class Plan(RunPlan):
                 f"expected {named('server.application')} for load.kind application, and only for it"
             )
         if self.kind == "webstone" and self.keep_alive:
-            raise ValueError("expected load.keep_alive false for WebStone: a connection a request")
+            raise ValueError("expected load.keep_alive false: WebStone connects for each request")
         if self.kind == "surge" and not self.users:
             raise ValueError("expected load.users of 1 or more for a Surge load")
         return self
