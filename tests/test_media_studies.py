@@ -233,6 +233,8 @@ def test_memory_is_limited_only_for_multiple_media_and_where_possible() -> None:
         assert limit == memory.OWN_BYTES + 4 * memory.OWN_BYTES_PER_CLIENT + many.cache_bytes
         assert host.requested[-1] == str(limit)
         assert group.confined(["serve"], plan()) == (["serve"], None)
+        foreign = plan(media__distribution="multiple", server__kind="gstreamer")
+        assert group.confined(["serve"], foreign) == (["serve"], None)
         host.returncode = 1
         assert group.confined(["serve"], many) == (["serve"], None)
 

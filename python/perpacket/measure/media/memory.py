@@ -61,9 +61,11 @@ class MemoryGroup:
     def confined(self, command: Sequence[str], plan: MediaPlan) -> tuple[list[str], int | None]:
         """The command in the group, and the limit in bytes; `None` if there is none.
 
-        Only `multiple` is limited: the medium of `unique` stays in memory.
+        Only `multiple` is limited: the medium of `unique` stays in memory. A foreign server is not
+        limited: the memory that it needs for a stream is not known, and the kernel kills a server
+        that needs more than its limit.
         """
-        if not self.limit or plan.distribution == "unique":
+        if not self.limit or plan.distribution == "unique" or plan.is_foreign:
             return list(command), None
         most = OWN_BYTES + OWN_BYTES_PER_CLIENT * plan.clients + plan.cache_bytes
         script = 'echo "$1" > "$0"'
