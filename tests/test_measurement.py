@@ -324,7 +324,7 @@ def test_webstones_clients_request_its_mix_each_time_over_a_new_connection(
     assert load[load.index("--http") + 1] == "1.0"
     assert "--keep-alive" not in load
     kept = {"load.kind": "webstone", "load.connections": 20}
-    with pytest.raises(ValueError, match=r"load\.keep_alive false for WebStone"):
+    with pytest.raises(ValueError, match=r"load\.keep_alive false: WebStone"):
         Plan.model_validate(kept)
 
 

@@ -26,10 +26,11 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     except MachineLacks as error:
         skip("agent", error)
     file = tmp_path_factory.mktemp("pprof") / "profile.pb.gz"
-    load = "for number in {1..10}; do : > /dev/tcp/127.0.0.1/1; sleep 0.1; done 2> /dev/null"
+    # The load uses a processor for one to two seconds, so samples of it do not depend on chance.
+    load = "end=$((SECONDS + 2)); while ((SECONDS < end)); do : > /dev/tcp/127.0.0.1/1; done; true"
     options = ("--pprof", str(file), "--format", "json", "--quiet")
     done = subprocess.run(
-        [own, "profile", *options, "--", "bash", "-c", load],
+        [own, "profile", *options, "--", "bash", "-c", f"exec 2> /dev/null; {load}"],
         capture_output=True,
         text=True,
         check=False,
