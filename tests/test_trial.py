@@ -154,7 +154,7 @@ def test_the_slope_is_found_and_the_removal_of_the_layer_is_extrapolated() -> No
 
 
 def test_a_cost_that_the_profile_does_not_show_has_no_slope() -> None:
-    with pytest.raises(RunFailed, match="the slope has no scale"):
+    with pytest.raises(RunFailed, match="so there is no slope"):
         slope.fit("ip", "rules", slowed(2e-4, (0, 100), 0.0, noise_ns=5.0), (0, 100), 0.95)
 
 
@@ -344,7 +344,7 @@ def test_other_clients_of_a_server_end_a_trial_on_its_twin(tmp_path: Path) -> No
         reported = perpacket("trial", "nothing", *options, "--format", "json", prefix=inside(net))
         assert reported.returncode == 0, reported.stderr
         (found,) = json.loads(reported.stdout)["trials"]
-        assert any("the work for other clients too" in note for note in found["notes"])
+        assert any("includes the work for other clients" in note for note in found["notes"])
     assert "--sendfile-above 1024GiB" not in processes()
 
 
