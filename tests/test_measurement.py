@@ -579,6 +579,32 @@ def test_server_load_and_profile_of_the_real_agent_make_an_observation(tmp_path:
     assert directory.environment()["testbed"]
 
 
+@pytest.mark.live
+def test_real_logs_are_replayed_by_name(shared: Path, tmp_path: Path) -> None:
+    """The World Cup's log and NASA's, as levels of the trace; each has one short window."""
+    real_agent()
+    logs = {
+        name: str(shared / "traces" / file)
+        for name, file in (
+            ("world-cup", "wc98-day6-sample.bin.gz"),
+            ("nasa", "nasa-1995-08-01.clf.gz"),
+        )
+    }
+    study = library.find("tr05-450", "quick", ("web",), logs)
+    wanted = [point for point in study.points if point.name in ("world-cup-4c", "nasa-4c")]
+    study = replace(study.limited_to(tuple(wanted)), seeds=(1,))
+    here = (("testbed.kind", "loopback"), ("profile.events", "accounts"))
+    directory = start.run(study, tmp_path / "run", seeds=(1,), overrides=here)
+    skip_if_disturbed(directory)
+    assert [failure.reason for failure in directory.failures()] == []
+    results = {one.point: one.result for one in directory.read_observations()}
+    assert results.keys() == {"world-cup-4c", "nasa-4c"}
+    for result in results.values():
+        # A few requests of the logs failed at their own servers, and fail here in another way.
+        assert cast(float, result["error_share"]) < 0.01
+        assert cast(float, result["requests_per_s"]) > 0
+
+
 def test_two_traces_with_the_same_name_are_distinguished(
     beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
