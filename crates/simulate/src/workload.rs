@@ -58,7 +58,7 @@ pub struct BulkParameters {
     pub segment_bytes: u32,
     /// A connection's segments that are due within this time are written together.
     pub burst_us: u32,
-    /// The least time that the sender sleeps.
+    /// The minimum time that the sender sleeps.
     pub sleep_us: u32,
 }
 

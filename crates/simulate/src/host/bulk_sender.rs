@@ -16,7 +16,7 @@ pub struct BulkSender {
     burst: u32,
     /// Time between two bursts.
     interval: Span,
-    /// The least time between two events of the sender; 0 if each burst is an event.
+    /// The minimum time between two events of the sender; 0 if each burst is an event.
     sleep: Span,
     /// Accepted connections, in order.
     connections: Vec<ConnectionId>,
