@@ -1,8 +1,8 @@
 //! Old names of options, on the command line and in files. This release accepts them; the next will
 //! not.
 
-/// An option's old name and its new name. The third text is the unit that the old name gave to a
-/// number without a unit, or empty if the new name gives it the same unit.
+/// An option's old name, its new name, and a unit. A number without a unit had this unit under the
+/// old name. The unit is empty if such a number has the same unit under the new name.
 type Renamed = (&'static str, &'static str, &'static str);
 
 /// The renamed options of each verb.

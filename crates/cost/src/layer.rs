@@ -85,8 +85,9 @@ impl Layer {
         }
     }
 
-    /// Whether the layer is in the network stack below the system calls. A handoff can save this
-    /// part (OSDI 2006, section 5.1: 57 % of the baseline's host cycles).
+    /// Whether the layer is in the network stack below the system calls. The handoff of a
+    /// connection to the NIC can save this part (OSDI 2006, section 5.1: 57 % of the baseline's
+    /// host cycles).
     #[must_use]
     pub const fn is_below_system_calls(self) -> bool {
         matches!(

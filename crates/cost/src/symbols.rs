@@ -151,7 +151,8 @@ impl KernelSymbols {
         });
     }
 
-    /// Symbols are grouped by module, so the search begins at the end.
+    /// The number of a module, which is added if it is new. Symbols are grouped by module, so the
+    /// module is usually the last one, and the search begins at the end.
     fn module_number(&mut self, module: &str) -> u16 {
         let index = match self.modules.iter().rposition(|known| known == module) {
             Some(index) => index,

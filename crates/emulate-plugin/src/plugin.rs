@@ -89,7 +89,8 @@ pub struct Plugin {
     /// Instructions left in this turn.
     turn_left: i64,
     pages: Box<[Page; PAGES]>,
-    /// If a hypercall's mark ended its block, the address at which the next block begins.
+    /// The address at which the next block begins, if the mark of a request was the last
+    /// instruction of a block.
     pub after_mark: Option<u64>,
 }
 
@@ -233,7 +234,7 @@ impl Plugin {
         }
     }
 
-    /// Handles the begin of a watched block.
+    /// Handles the beginning of a watched block.
     #[inline]
     pub fn block(&mut self, block: &mut Block) {
         let is_first = self.turn(block.instructions());

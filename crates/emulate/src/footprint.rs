@@ -460,8 +460,8 @@ impl Shared {
     /// Lines by period, for an operation that runs once in `every` frames of a window.
     ///
     /// The gaps of one line add up to the window. So the number of lines of a period is the sum of
-    /// all their gaps divided by the window. On average, any number of frames then touches as many
-    /// lines as in the recording.
+    /// all their gaps divided by the window. With this number of lines, a given number of frames
+    /// touches on average as many lines as in the recording.
     fn lines(&self, operation: usize, every: f64, frames: f64) -> [u32; PERIODS] {
         let mut lines = [0.0; PERIODS];
         for (_, gaps) in self.0.iter().filter(|((own, _), _)| *own == operation) {

@@ -119,7 +119,7 @@ impl Functions {
     /// Kernel code in no function.
     pub const UNKNOWN: Function = Function(u32::MAX - 1);
 
-    /// The functions of these symbols, which may be none.
+    /// The functions of these symbols. There may be no symbols.
     #[must_use]
     pub fn new(symbols: KernelSymbols, rules: Rules) -> Self {
         let classes = vec![None; symbols.len()];

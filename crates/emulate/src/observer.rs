@@ -193,7 +193,7 @@ impl Observer {
         self.stage == Stage::Frozen
     }
 
-    /// Whether frames are counted, because the card is known.
+    /// From now on frames are counted, because the card is known.
     pub fn count_frames(&mut self) {
         self.frames.get_or_insert_default();
     }

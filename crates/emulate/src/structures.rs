@@ -31,7 +31,7 @@ const VARIABLE_BYTES: u64 = 1 << 20;
 /// Longest name of a cache.
 const NAME_BYTES: usize = 32;
 
-/// Members of structures up to this depth have names of their own.
+/// Largest depth of nested structures at which members have names of their own.
 const DEPTH: usize = 6;
 
 /// The types of objects by the name of their cache or variable.
@@ -109,7 +109,7 @@ impl Readable for Bytes<'_> {
 struct Variables(Vec<(u64, String)>);
 
 impl Variables {
-    /// The variables in the text of `/proc/kallsyms`. A variable that each processor has of its own
+    /// The variables in the text of `/proc/kallsyms`. A variable of which each processor has a copy
     /// has a small address: the offset in the processor's area.
     fn parse(kallsyms: &str) -> Self {
         let variable = |line: &str| {

@@ -56,7 +56,7 @@ pub struct Facts {
     pub turn_instructions: u64,
     /// Loads and stores. One across the end of a line counts twice.
     pub data_accesses: u64,
-    /// Returns from calls since the processor is watched.
+    /// Returns from calls since the observation of the processor began.
     pub returns: Returns,
     /// Lines that the card wrote.
     pub dma_lines: u64,
@@ -69,7 +69,8 @@ pub struct Facts {
 pub struct Returns {
     /// Returns that restored the context of their call.
     pub matched: u64,
-    /// Returns to calls from before the start, or whose entry was overwritten.
+    /// Returns from calls that were made before the observation began, or whose stored context was
+    /// overwritten.
     pub unmatched: u64,
 }
 

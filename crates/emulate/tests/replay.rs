@@ -307,8 +307,8 @@ fn a_filtered_recording_refuses_caches_that_need_every_access() {
     let error = replay(recording, &inclusive).expect_err("inclusive");
     assert_eq!(
         error.to_string(),
-        "inclusive caches: the recording lacks repeated accesses, expected exclusive or \
-         non-inclusive ones"
+        "inclusive caches: the recording lacks the repeated accesses that this needs; expected \
+         exclusive or non-inclusive ones"
     );
     assert!(error.next_step().contains("filter=none"));
     let small = ModelParameters {

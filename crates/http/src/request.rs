@@ -110,7 +110,8 @@ fn status_of(error: httparse::Error) -> Status {
     }
 }
 
-/// Parses a head in whose request line httparse expected `HTTP/1.0` or `HTTP/1.1`.
+/// Parses a head that httparse rejected because its request line does not have `HTTP/1.0` or
+/// `HTTP/1.1` where httparse expects the version.
 ///
 /// A later minor version is treated as HTTP/1.1 (RFC 9110, section 2.5), another major version is
 /// 505. A line that does not have exactly three parts is 400 (RFC 9112, section 3).

@@ -42,9 +42,9 @@ const IN_FLIGHT_BYTES: usize = IN_FLIGHT_FRAMES * BUFFER_BYTES;
 /// Number of frames read from one device before the other device is read.
 const BATCH_FRAMES: usize = 32;
 
-/// The thread wakes at least and at most this long before a frame is due, and then spins. A
-/// sleeping CPU of a virtual machine wakes in 100 us. A CPU that runs other threads needs a tenth
-/// of that.
+/// The thread wakes some time before a frame is due, and then spins. These are the shortest and the
+/// longest such time. A sleeping CPU of a virtual machine wakes in 100 us. A CPU that runs other
+/// threads needs a tenth of that.
 const LEAD_NS: RangeInclusive<u64> = 5_000..=200_000;
 
 /// At most 1/`SPIN_PART` of the time is spent spinning. Without a limit, a link that wakes late and
@@ -55,7 +55,7 @@ const SPIN_PART: u64 = 4;
 /// Weight of one wake-up in the mean, as a divisor.
 const WAKE_WEIGHT: u64 = 16;
 
-/// If the link does not sleep, longest time between two checks of the interrupt.
+/// Longest time between two checks of the interrupt while the link does not sleep.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
 
 /// Largest error that the histogram resolves: ten seconds.

@@ -213,7 +213,7 @@ fn idle(passes: &Passes<'_>) -> Idle {
     }
 }
 
-/// The counts of the counter groups. A pass of time has none.
+/// The counts of the counter groups. A pass that samples processor time has none.
 fn counters(passes: &[PassResult]) -> Vec<BTreeMap<String, u64>> {
     let counted = passes
         .iter()

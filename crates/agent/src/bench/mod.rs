@@ -23,7 +23,8 @@ use tables::{memory_csv, memory_table, switch_csv, switch_table};
 /// The verbs of `bench`.
 #[derive(Subcommand)]
 pub enum Verb {
-    /// Bandwidth over working set and stride, latency of dependent loads, and the caches that it shows.
+    /// Bandwidth over working set and stride, latency of dependent loads, and the caches that this
+    /// latency shows.
     Memory(MemoryArguments),
     /// Cost of a context switch between threads and between processes.
     Switch(SwitchArguments),
@@ -95,7 +96,8 @@ pub struct SwitchArguments {
 /// Options of both verbs.
 #[derive(Debug, clap::Args, Serialize)]
 struct Repeating {
-    /// Repeat each point until the half width of its interval is this share of it, or time is up.
+    /// Repeat each point until half the width of its confidence interval is this share of its
+    /// median, or time is up.
     #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     precision: f64,
     /// Longest time for a point [default: 40ms for memory, 200ms for switches].

@@ -36,7 +36,9 @@ pub enum RecordingError {
         expected: &'static str,
     },
     /// A configuration needs accesses that were not recorded.
-    #[error("{what}: the recording lacks repeated accesses, expected {expected}")]
+    #[error(
+        "{what}: the recording lacks the repeated accesses that this needs; expected {expected}"
+    )]
     Filtered {
         /// The requested configuration.
         what: String,
@@ -46,8 +48,8 @@ pub enum RecordingError {
     /// The window has no frames, so nothing can be computed per packet.
     #[error("the window has no frames of both directions")]
     NoFrames,
-    /// The window does not have the number of its connections.
-    #[error("the window does not have the number of connections")]
+    /// The window does not state how many connections there were.
+    #[error("the window does not state the number of connections")]
     NoConnections,
     /// A parameter is out of its range.
     #[error(transparent)]

@@ -109,7 +109,7 @@ pub struct Report {
     pub lag: Option<Latency>,
 }
 
-/// Response times from two starts.
+/// Response times, measured from two points in time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LatencyPair {
     /// From the send of the request.

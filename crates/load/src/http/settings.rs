@@ -39,7 +39,8 @@ pub struct Settings {
     pub spin: Duration,
     /// HTTP version.
     pub version: Version,
-    /// Share of requests on persistent connections; `None` is all, or the share of the workload.
+    /// Share of requests on persistent connections. `None` is the workload's own share, or else
+    /// all.
     pub keep_alive_share: Option<f64>,
     /// Requests per persistent connection; `None` is unlimited.
     pub requests_per_connection: Option<RequestsPerConnection>,
@@ -251,7 +252,7 @@ impl Workload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {
-    /// All requests start at the begin of their second.
+    /// All requests start at the beginning of their second.
     None,
     /// Requests start at equal distances, in the order of the log.
     Uniform,
@@ -418,7 +419,7 @@ impl Settings {
             return usage("line-speed: expected at least 100 b/s".to_owned());
         }
         if self.timeout.is_zero() {
-            return usage("timeout-s: expected more than 0".to_owned());
+            return usage("timeout: expected more than 0".to_owned());
         }
         if let Arrivals::Requests { per_s, .. } | Arrivals::Sessions { per_s, .. } = self.arrivals
             && !(per_s > 0.0 && per_s <= 1e8)
@@ -433,7 +434,7 @@ impl Settings {
             }
             if !matches!(self.workload, Workload::Trace { repeats: false, .. }) {
                 return usage(
-                    "replay: expected a log that does not repeat: no other workload has times"
+                    "replay: expected a log that is played once: no other workload has start times"
                         .to_owned(),
                 );
             }
@@ -457,7 +458,8 @@ impl Settings {
         }
         if self.requests_per_connection.is_some() && self.keep_alive_share == Some(0.0) {
             return usage(
-                "requests-per-connection: has no effect with keep-alive 0: each connection has one",
+                "requests-per-connection: has no effect with keep-alive 0: each connection has one \
+                 request",
             );
         }
         if self.requests_per_connection.is_some() && !is_file {

@@ -68,7 +68,7 @@ impl Target {
         }
         if !is_plain(path) {
             return Err(bad(
-                "the path must be ASCII without blanks; write others as %XX",
+                "the path must be ASCII without blanks; write other characters as %XX",
             ));
         }
         if percent_decode(path.as_bytes()).is_none() {
@@ -113,8 +113,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Tries one connection before the run. A wrong address is then an error, instead of the result of
-/// the run.
+/// Tries one connection before the run, so that a wrong address is an error at once. Without this,
+/// the run would report it as failed requests.
 ///
 /// # Errors
 /// Connecting failed.

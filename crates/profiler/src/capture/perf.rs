@@ -24,7 +24,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct Kernel {
     /// Whether hardware counters open.
     pub counters: bool,
-    /// Whether records of processes and their maps are wanted beside samples.
+    /// Whether records of processes and their maps are wanted besides samples.
     pub processes: bool,
 }
 
@@ -240,7 +240,8 @@ impl EventSource for PerfSource {
     }
 
     fn drain(&mut self, sink: &mut dyn FnMut(&Record<'_>)) -> Result<(), ProfileError> {
-        // New each time: rings that were full after a pause must not set the size for good.
+        // The buffer is new each time. Otherwise, rings that were full after a pause would leave it
+        // large for good.
         let mut bytes = Vec::new();
         for events in &mut self.cpus {
             events
@@ -254,8 +255,8 @@ impl EventSource for PerfSource {
         let mut records: Vec<_> = ring::records(&bytes)
             .map(|bytes| (record::time_ns(bytes), bytes))
             .collect();
-        // The maps of a process must come before its samples, also if another processor recorded
-        // them.
+        // The maps of a process must come before its samples, even if another processor recorded
+        // the maps.
         records.sort_by_key(|&(time_ns, _)| time_ns);
         for (_, bytes) in records {
             if let Some(record) = record::parse(bytes, &mut self.chain) {

@@ -47,7 +47,9 @@ impl TryFrom<Table> for Number {
         let values = match (table.first, table.last, table.values) {
             (Some(first), Some(last), None) if first <= last => Values::Range(first, last),
             (Some(first), Some(last), None) => {
-                return Err(format!("last is {last}, expected at least first, {first}"));
+                return Err(format!(
+                    "last is {last}, expected at least {first}, the value of first"
+                ));
             }
             (None, None, Some(list)) if !list.is_empty() => Values::List(list),
             _ => return Err("expected first and last, or a list of values".to_owned()),
@@ -141,7 +143,7 @@ mod tests {
         for (text, problem) in [
             (
                 "first = 2\nlast = 1",
-                "last is 1, expected at least first, 2",
+                "last is 1, expected at least 2, the value of first",
             ),
             ("first = 2", "expected first and last, or a list"),
             ("values = []", "expected first and last, or a list"),
