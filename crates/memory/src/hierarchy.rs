@@ -193,8 +193,8 @@ impl Hierarchy {
     /// Requests a `line` at `now` without waiting for it.
     ///
     /// The line enters the caches as if it were accessed. It arrives at the time at which it would
-    /// arrive for a demand access at `now`. An earlier access waits until then. A software prefetch
-    /// starts no next-line prefetch.
+    /// arrive for a demand access at `now`. An access before that time waits until then. A
+    /// software prefetch starts no next-line prefetch.
     pub fn prefetch(&mut self, line: Line, now: u64) {
         debug_assert_ne!(line, Line::EMPTY, "line number reserved for empty ways");
         let level = self.bring(line);

@@ -18,14 +18,14 @@ pub(crate) const WAYS: usize = 16;
 const WAY_BITS: u32 = 4;
 /// All bits of one number.
 const WAY_MASK: u64 = 0xF;
-/// A word with one in each number of an order.
+/// A word of an order in which each number is 1.
 const WAY_ONES: u64 = 0x1111_1111_1111_1111;
 /// The initial order: every way once. Any permutation would do.
 const FIRST_ORDER: u64 = 0xFEDC_BA98_7654_3210;
 
 /// Bits of one hash.
 const HASH_BITS: u32 = 8;
-/// A word with one in each hash.
+/// A word of hashes in which each hash is 1.
 const HASH_ONES: u64 = 0x0101_0101_0101_0101;
 
 /// The data of a set that searches and replacements use.
@@ -144,15 +144,15 @@ impl OrderedCache {
     }
 }
 
-/// A hash of eight bits: the high bits of a product with 2^32 over the golden ratio. All bits of
-/// the line affect them.
+/// A hash of eight bits: the high bits of the line's number times a factor. The factor is 2^32
+/// divided by the golden ratio. All bits of the number affect the hash.
 #[inline]
 fn hash(line: Line) -> u64 {
     u64::from(line.0.wrapping_mul(0x9E37_79B1) >> (u32::BITS - HASH_BITS))
 }
 
-/// Marks every hash whose value is 0 with its lowest bit. A hash with the value 1 directly above a
-/// marked hash may be marked too.
+/// Marks every hash whose value is 0. The mark is the lowest bit of the hash. A hash with the value
+/// 1 directly above a marked hash may be marked too.
 #[inline]
 fn zero_hashes(word: u64) -> u64 {
     // Subtracting one from a zero sets its high bit, and borrows from the hash above.

@@ -205,7 +205,7 @@ pub(crate) fn os_error(path: &Path, error: io::Error) -> PyErr {
     }
 }
 
-/// The exception that a signal handler raised and [`Interruptible`] carried.
+/// The exception of a signal handler, taken from the error that [`Interruptible`] returned.
 fn interrupted(error: io::Error) -> PyErr {
     error.downcast::<PyErr>().unwrap_or_else(PyErr::from)
 }
@@ -216,7 +216,8 @@ fn open(path: &Path) -> PyResult<Interruptible<File>> {
         .map_err(|error| os_error(path, error))
 }
 
-/// Number of bytes between two checks for Python's signals. They take some ten milliseconds.
+/// Number of bytes between two checks for Python's signals. There are about ten milliseconds between
+/// the checks.
 const CHECK_BYTES: usize = 4 << 20;
 
 /// A file whose reads and writes fail when Python has a signal to handle, such as Ctrl-C.

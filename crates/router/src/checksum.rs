@@ -58,8 +58,8 @@ mod tests {
             let bytes = |words: &[u16]| -> Vec<u8> {
                 words.iter().flat_map(|word| word.to_be_bytes()).collect()
             };
-            // Make the header nonzero. For a header of all zeros, the update results in 0 and the
-            // new sum in 0xffff, the two zeros of one's complement.
+            // Make the header nonzero. For a header of all zeros, the update gives 0, but a new sum
+            // gives 0xffff. Both are zeros of one's complement.
             words[1] |= 1;
             let before = checksum(&bytes(&words));
             let old = std::mem::replace(&mut words[0], new);

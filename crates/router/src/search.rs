@@ -49,7 +49,9 @@ impl Outcome {
     }
 }
 
-/// Smallest fraction of the frames or the rate that counts as achieving the rate.
+/// Smallest fraction of the frames that must be sent for a rate to count as achieved. It is also
+/// the smallest ratio of the planned and the actual time, the shorter to the longer, apart from
+/// [`LATE_S`].
 const RATE_SHARE: f64 = 0.99;
 
 /// Tolerated difference between the planned and the actual end of a stream, in seconds. It is the

@@ -34,9 +34,9 @@ struct Slot {
 /// Events waiting for their time.
 pub struct EventQueue<E> {
     now: u64,
-    /// One bit a level that has events.
+    /// A bit for each level, set if the level has events.
     levels: u16,
-    /// One bit a slot that has events, by level.
+    /// For each level, a bit for each slot, set if the slot has events.
     occupied: [u64; LEVELS],
     slots: Box<[[Slot; SLOTS]; LEVELS]>,
     nodes: Vec<Node<E>>,

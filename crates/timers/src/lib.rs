@@ -80,7 +80,8 @@ impl TimerWheel {
         }
         self.cancel(timer);
         let due_tick = due_ns.div_ceil(1 << TICK_SHIFT);
-        // The current slot is empty now. It becomes current again after one cycle of the level.
+        // The timers of the current slot have fired. A timer added to it now would wait for one
+        // cycle of the level.
         let due_tick = due_tick.clamp(self.now_tick + 1, self.now_tick + RANGE_TICKS - 1);
         self.entries[timer as usize].due_tick = due_tick;
         self.link(timer, due_tick);

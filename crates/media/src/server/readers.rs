@@ -148,7 +148,7 @@ impl ReaderQueue {
         self.shared.add(0, Job::Open { name, requester });
     }
 
-    /// Returns a block that is in memory. Otherwise requests the block, and [`Event::Block`]
+    /// Returns the block if it is in memory. Otherwise requests the block, and [`Event::Block`]
     /// follows.
     pub(super) fn block(
         &self,

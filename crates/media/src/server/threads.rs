@@ -187,7 +187,7 @@ impl Control {
                 return Ok(false);
             };
             if next >= end {
-                // The goodbye follows after the time of the last packet.
+                // The goodbye (RTCP BYE) is sent only when the time of the last packet is over.
                 self.sleep_until(due_ns);
                 return Ok(false);
             }

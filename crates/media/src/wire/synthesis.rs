@@ -73,7 +73,8 @@ impl Stream {
         }
     }
 
-    /// Identifies the stream and the index of a data packet. `None` if any byte differs.
+    /// Identifies the stream and the index of a data packet. `None` if any byte differs from the
+    /// packet that this stream has at this index.
     #[must_use]
     pub fn identify(packet: &[u8]) -> Option<(Self, u64)> {
         let has_clock = *packet.get(3)? & 0x20 != 0;
@@ -189,7 +190,7 @@ fn map_table(count: u64) -> Packet {
     section(TABLE_PID, count, &[&program[..], &streams].concat())
 }
 
-/// A packet with one section and its checksum, padded with ones.
+/// A packet with one section and its checksum, padded with bytes of 0xff.
 fn section(pid: u16, count: u64, table: &[u8]) -> Packet {
     let mut packet = [0xff; PACKET_BYTES];
     write_header(&mut packet, pid, count, false);

@@ -135,7 +135,8 @@ impl Ring {
 
     fn open(&self, member: usize, state: u32) {
         let lock = self.lock(member);
-        // With the maximum, a late token cannot overwrite the end of the ring.
+        // Store the larger of the old and the new state, so that a late token cannot overwrite the
+        // end of the ring.
         lock.fetch_max(state, Ordering::Release);
         // Waking cannot fail at a mapped address.
         let _ = futex::wake(lock, self.flags, 1);

@@ -16,7 +16,7 @@ pub enum Waiting {
     Idle,
     /// The rest of a request.
     Request,
-    /// The client, to read the response.
+    /// The client reads the response, so that the socket accepts more.
     Sending,
     /// A helper thread. There is no time-out, because the client does not cause the delay.
     Helper,

@@ -1,4 +1,5 @@
-//! A loop around an io_uring per core. The loop submits receives and sends, which complete later.
+//! A loop around an io_uring per core. The loop submits receive and send operations, which
+//! complete later.
 //!
 //! One system call submits and waits for the operations of all connections. A request that is not
 //! in the cache is answered after the responses to all others are submitted. A connection has at

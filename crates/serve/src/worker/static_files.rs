@@ -174,8 +174,8 @@ impl Worker {
     #[inline]
     fn send_whole(&mut self, request: &Request<'_>, entry: &Arc<Entry>, out: &mut SendQueue) {
         self.count(Status::Ok);
-        // If other responses come first, the head and a small body are appended to their buffer
-        // instead.
+        // Send a prebuilt response only if the queue is empty. Otherwise append the head and a
+        // small body to the buffer of the responses that come first.
         if out.is_empty() && is_plain(request) {
             let clock = &self.clock;
             let response = self.cache.with(|cache| {

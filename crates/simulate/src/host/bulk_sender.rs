@@ -77,7 +77,8 @@ impl BulkSender {
         context.at(self.due.max(now + self.sleep), Event::BulkDue);
     }
 
-    /// Writes the segments of the next connection that its send buffer has room for.
+    /// Writes a burst to the next connection, but only the segments for which its send buffer has
+    /// room.
     fn write_burst(&mut self, kernel: &mut Kernel, context: &mut Context) {
         let id = self.connections[self.next];
         let distance = kernel.ahead.map_or(0, |ahead| ahead.distance);

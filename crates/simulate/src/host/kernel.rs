@@ -65,7 +65,7 @@ pub struct Kernel {
     pub bypass: Bypass,
     pub tcp: tcp::Settings,
     writable_room_bytes: u32,
-    /// Whether the server's reads of connections on the NIC are commands.
+    /// Whether the host sends the NIC a command when the server reads from a connection on the NIC.
     reads_by_command: bool,
     events_per_poll: u32,
     /// Connections of the last poll that the server has not processed yet.
@@ -249,7 +249,7 @@ impl Kernel {
         }
     }
 
-    /// Frees the buffers that `bytes` newly acknowledged cover.
+    /// Frees the buffers of newly acknowledged data. `bytes` is the length of these data.
     pub fn free_acknowledged(&mut self, id: ConnectionId, mut bytes: u32) {
         let socket = &mut self.sockets[id];
         while bytes > 0 {

@@ -62,8 +62,8 @@ impl LoadControl {
         self.state
     }
 
-    /// One evaluation with `queue` NIC packets waiting and `connections` on the NIC; returns the
-    /// soft limit if the driver needs a new one.
+    /// Evaluates the controller once, when `queue` NIC packets wait and the NIC runs `connections`.
+    /// Returns the soft limit if it has changed, so that the driver needs the new one.
     pub fn evaluate(&mut self, queue: u32, connections: u32) -> Option<u32> {
         let before = self.soft_limit;
         match self.state {
@@ -84,7 +84,7 @@ impl LoadControl {
 
     fn lower(&mut self, connections: u32) {
         let lower = self.soft_limit.min(connections).saturating_sub(self.step);
-        // With a limit of 0, `Cnum < Soft_limit` would never end the decrease.
+        // With a limit of 0, `Cnum < Soft_limit` would never be true, and `Decrease` would not end.
         self.soft_limit = lower.max(1);
         self.state = State::Decrease;
     }

@@ -94,7 +94,7 @@ enum Passing {
 pub struct Nic {
     processor: Processor,
     tasks: TaskQueues,
-    /// Frames and messages that the current task passes on when it ends.
+    /// The host packet that the current task passes on when it ends.
     passing: Option<Passing>,
     /// Packets that are being moved to or from the host's memory, in order.
     moving: VecDeque<Passing>,

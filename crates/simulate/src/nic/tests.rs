@@ -135,8 +135,8 @@ fn a_restore_returns_the_connection_and_the_commands_behind_it() {
     assert_eq!(pair.nic.connections(), 0);
 }
 
-/// OSDI 2006, sections 2 and 4.1: packets are in the host's memory. A sent one passes the processor
-/// before and after its transfer, a received one before.
+/// OSDI 2006, sections 2 and 4.1: packets are in the host's memory. A sent packet passes the NIC's
+/// processor before and after its transfer, and a received packet only before its transfer.
 #[test]
 fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
     let instructions = [
@@ -179,8 +179,9 @@ fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
     }
 }
 
-/// The expiry of a timer costs the processor instructions, in addition to the segment that is sent
-/// again. The event of a timer that was set again in the meantime costs no instructions.
+/// When a timer expires, the processor executes instructions for it, in addition to those for the
+/// segment that is sent again. The event of a timer that was set again in the meantime costs no
+/// instructions.
 #[test]
 fn a_timer_costs_instructions_when_it_has_run_out() {
     let mut pair = Pair::with(&[("nic.instructions.timer", "321")]);

@@ -70,8 +70,8 @@ impl SpecWeb99 {
         1.0 / (self.keep_alive_share / keep_alive_mean() + 1.0 - self.keep_alive_share)
     }
 
-    /// The fraction of kept-alive sessions for which a fraction `keep_alive_share` of the
-    /// *requests* is in such a session.
+    /// The fraction of sessions that are kept alive. With it, the fraction of *requests* in
+    /// kept-alive sessions is `keep_alive_share`.
     fn keep_alive_session_share(&self) -> f64 {
         self.keep_alive_share / keep_alive_mean() * self.requests_per_session_mean()
     }

@@ -163,7 +163,7 @@ impl Surge {
             (0.0..=0.5).contains(&share),
             "total_bytes",
             self.total_bytes,
-            "a sum that files of these sizes can have with at most half of them in the tail",
+            "a possible sum of file sizes with at most half of the files in the tail",
         )
     }
 

@@ -13,7 +13,7 @@ use crate::wire::sdp;
 use super::super::{Ports, Transport};
 use super::{Action, Client, Outcome, Phase, REPORT_INTERVAL_NS, sockets};
 
-/// The longest part of a server's explanation in the report.
+/// Maximum number of characters of a server's explanation that the report has.
 const EXPLANATION_CHARS: usize = 160;
 
 impl Client {
