@@ -468,7 +468,7 @@ def test_a_study_stopped_in_any_way_resumes_to_the_same_results(
     assert f"{84 - len(stored)} new observations" in done.err
     assert observation_results(path) == observation_results(whole)
     again = perpacket("study", "resume", str(path), "--format", "json")
-    assert f"{path} was complete: there was no run" in again.err
+    assert f"{path} was complete: nothing was left to run" in again.err
 
 
 def test_ctrl_c_ends_a_single_simulation_with_130(tmp_path: Path) -> None:

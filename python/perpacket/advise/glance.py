@@ -41,7 +41,7 @@ class BackgroundProfile:
 
 
 class CountersAroundProfile:
-    """The counters around the profile of another program, which stores its call chains."""
+    """The counters before and after a profile by another program, which stores the call chains."""
 
     def __init__(self, pid: int | None) -> None:
         """Read the counters before the profile."""

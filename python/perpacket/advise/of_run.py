@@ -30,7 +30,7 @@ COUNTS = ("packets_sent", "packets_received", "bytes_sent", "bytes_received")
 
 
 def suggestions(path: Path, points: Sequence[Point]) -> list[tuple[Point, Advice]]:
-    """The change with the largest bound at each point; the points with the largest bounds first."""
+    """The change whose gain has the largest upper bound at each point; the largest bounds first."""
     judged = {
         name: change
         for name, change in catalogue.load().items()

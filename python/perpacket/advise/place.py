@@ -22,7 +22,8 @@ OWN_NAMESPACE = Path("/proc/self/ns/net")
 NAMED_NAMESPACES = Path("/run/netns")
 
 FOLDER_VARIABLE = "PERPACKET_JOURNAL"
-"""Environment variable with the folder of journals, for services with a folder of their own."""
+"""Environment variable with the folder of journals, for services with a folder of their own. A
+journal has the settings that a trial may change (`journal.py`)."""
 
 SO_NETNS_COOKIE = 71
 """The option for a namespace's cookie, since Linux 5.14 (include/uapi/asm-generic/socket.h). No
@@ -100,7 +101,7 @@ class Place:
 
     @property
     def index(self) -> int:
-        """The interface's number; 0 for none. A later interface of that name has another one."""
+        """The interface's number; 0 for none. A later interface of that name has another number."""
         try:
             return self.inside(lambda: socket.if_nametoindex(self.interface))
         except OSError:
@@ -114,7 +115,7 @@ class Place:
         return replace(self, namespace=Path(f"/proc/self/fd/{descriptor}"))
 
     def unpin(self, other: Place) -> None:
-        """Close the descriptor of this pinned place; `pinned` made it from the place `other`."""
+        """Close the descriptor of this place, which is the result of `other.pinned()`."""
         if self.namespace is not None and self.namespace != other.namespace:
             os.close(int(self.namespace.name))
 
@@ -188,8 +189,8 @@ def _cookie() -> int:
 def enter(namespace: Path) -> None:
     """Move the calling thread to a network namespace, and mount the sysfs of that namespace.
 
-    /proc/sys depends on the thread's namespace, but /sys/class/net on the mount. `ip netns exec`
-    does the same.
+    /proc/sys shows the thread's namespace, but /sys/class/net shows the namespace in which sysfs
+    was mounted. `ip netns exec` mounts it too.
     """
     descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -218,7 +219,7 @@ def runtime_folder() -> Path:
 
 
 def find(inode: int, interface: str) -> Place | None:
-    """The place in the namespace of that number; None if the namespace is gone."""
+    """The place in the namespace with that inode; None if the namespace is gone."""
     if OWN_NAMESPACE.stat().st_ino == inode:
         return Place(interface)
     names = list(NAMED_NAMESPACES.iterdir()) if NAMED_NAMESPACES.is_dir() else []

@@ -49,7 +49,7 @@ class Server:
     pid: int
     command: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict)
-    """The present value of each change of the catalogue that is an option of the server."""
+    """By change of the catalogue that sets an option of the server: the option's present value."""
     unread: str = ""
     """The reason why the options could not be read."""
     configuration: tuple[Directive, ...] = ()
@@ -173,7 +173,7 @@ def _compiled_path(proc: Path, pid: int) -> str:
 
 
 def read(path: str, root: Path = Path("/")) -> Iterator[Directive]:
-    """The directives of a configuration, those of included files in their place.
+    """The directives of a configuration, with those of included files in place of `include`.
 
     Raises `OSError` for a file that cannot be read, and `ValueError` for invalid syntax.
     """
@@ -218,7 +218,7 @@ def _block(
             line = []
         elif token == "}":
             if depth == 0 or line:
-                raise ValueError("a } without its block or directive")
+                raise ValueError("a } that ends no block, or follows a directive without ;")
             return
         else:
             line.append(token.strip("\"'") if token[0] in "\"'" else token)
@@ -241,7 +241,7 @@ If servers and locations have different values, advice concerns the costliest va
 
 
 def nginx_options(configuration: Sequence[Directive], cpus: int) -> dict[str, str]:
-    """The present value of each change that is an option of nginx."""
+    """By change of the catalogue that sets an option of nginx: the option's present value."""
     found = {name: _costliest(configuration, *row) for name, row in COSTLIEST.items()}
     events = _inner(configuration, "events")
     found["multi-accept"] = _last(events, "multi_accept", "off")

@@ -59,7 +59,7 @@ def running(server: Server, options: Sequence[str], url: str, place: Place) -> I
 def command_of(
     server: Server, options: Sequence[str], host: str, port: int, folder: Path
 ) -> list[str]:
-    """The command line of the twin; raises `MachineLacks` for other servers."""
+    """The command line of the twin; raises `MachineLacks` unless it is nginx or `serve web`."""
     if server.kind == servers.SERVE_WEB:
         new = [shlex.split(option) for option in options]
         words = programs.without(server.command, [*(one[0] for one in new), "--listen"])
@@ -133,8 +133,8 @@ def start(command: Sequence[str], server: Server, place: Place) -> subprocess.Po
 def identity(server: Server) -> tuple[int | None, int | None]:
     """The user and group with which the twin starts; None for those of this process.
 
-    A `serve web` that root started now runs as the user `nobody`. Its twin also starts as root,
-    and then changes to `nobody` itself.
+    If root starts `serve web`, it changes to the user `nobody`. The twin of such a server also
+    starts as root and then changes to `nobody`.
     """
     if os.geteuid() != 0:
         return None, None

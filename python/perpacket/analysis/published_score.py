@@ -108,7 +108,8 @@ def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str
         return "All published values were used to calibrate: agreement shows a fit, no prediction."
     missed = [row for row in held_out if row.verdict is not Verdict.AGREES]
     if not missed:
-        return f"All {plural(len(held_out), 'published value')} not used to calibrate agree."
+        count = plural(len(held_out), "published value")
+        return f"All {count} agree with the simulation, not counting those used to calibrate."
     return (
         f"Of {plural(len(held_out), 'published value')} not used to calibrate, "
         f"{len(held_out) - len(missed)} agree with the simulation and {len(missed)} do not."

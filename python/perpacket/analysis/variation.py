@@ -75,8 +75,8 @@ def shares_of_responses(
 
     `responses` has a row for each run of the design. The jackknife over blocks gives the intervals
     (Efron and Stein, The Jackknife Estimate of Variance, Annals of Statistics 9, 1981), cut to 0
-    and 100. Under three blocks there are no intervals: the jackknife leaves one block out, and a
-    single other block has no error term.
+    and 100. With fewer than three blocks there are no intervals: the jackknife leaves one block
+    out, and if only one block remains, it has no error term.
     """
     found = _parts(design, responses)
     blocks = len(responses[0])

@@ -27,7 +27,7 @@ VERBS = {
     "link": "Join two hosts by a link with latency, bandwidth and loss.",
     "bench": "Measure the cost of memory accesses and context switches on this machine.",
     "route": "Check a router's forwarding and measure its throughput.",
-    "profile": "Report the cost of a packet, layer by layer; `profile compare A B` compares.",
+    "profile": "Report the cost of a packet, layer by layer; `profile compare A B` compares two.",
     "export": "Serve the cost of packets as counters for Prometheus.",
 }
 """Each verb with its line in `perpacket --help`."""

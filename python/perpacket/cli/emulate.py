@@ -1,4 +1,4 @@
-"""`perpacket emulate`: cache misses per packet of an unmodified kernel, without counters."""
+"""`perpacket emulate`: cache misses per packet of an unmodified kernel, without a PMU."""
 
 from __future__ import annotations
 
@@ -135,14 +135,15 @@ def emulate(
     variants: Annotated[
         int,
         typer.Option(
-            help="Number of runs, each with another start of the window and memory layout."
+            help="Number of runs. Each has another start of the window and another memory layout."
         ),
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the load and the memory layout.")] = 1,
     by: Annotated[
         By,
         typer.Option(
-            help="Divide costs by layer, by layer and function, or data misses by kernel structure."
+            help="Divide costs by layer or by layer and function, or divide data misses by kernel "
+            "structure."
         ),
     ] = By.LAYER,
     record: Annotated[
@@ -152,7 +153,9 @@ def emulate(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Runs at the same time, by default one for each core. Changes no result."
+            min=1,
+            help="Number of runs at the same time, by default one for each core. Changes no "
+            "result.",
         ),
     ] = None,
     kernel: KernelOption = None,

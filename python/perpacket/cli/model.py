@@ -22,8 +22,8 @@ SCHEMA = 1
 """Version of the JSON these verbs print."""
 
 app = typer.Typer(
-    help="Closed forms: the gain by offload and handoff, the bounds and misses of memory, the cost "
-    "of TLS.",
+    help="Closed-form models: the gain by offload and handoff, the bounds of throughput, the cost "
+    "of cache misses and of TLS.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -82,7 +82,7 @@ NicHostTimeOption = Annotated[
         "--nic-host",
         parser=seconds,
         metavar="TIME",
-        help="n0: NIC time per request of a host connection.",
+        help="n0: NIC time per request on a connection that the host owns.",
     ),
 ]
 NicExtraTimeOption = Annotated[
@@ -91,7 +91,7 @@ NicExtraTimeOption = Annotated[
         "--nic-extra",
         parser=seconds,
         metavar="TIME",
-        help="n1: additional NIC time per request of a NIC connection.",
+        help="n1: additional NIC time per request on a connection that the NIC owns.",
     ),
 ]
 SweepOption = Annotated[
@@ -213,7 +213,8 @@ def part(
         output.write_json({"schema": SCHEMA, **shares, **gains})
         return
     rows = [("as it is", f"{100 * alone:.1f}"), ("offloaded too", f"{100 * both:.1f}")]
-    title = f"A part with {100 * (share or 0.0):.3g} % of the time at {cost:g} of its cost"
+    percent = f"{100 * (share or 0.0):.3g} %"
+    title = f"A part with {percent} of the time, if it costs {cost:g} times as much"
     output.write_table(title, ("network", "gain, %"), rows, right=("gain, %",))
 
 
@@ -518,7 +519,7 @@ def miss_share(miss_rate: float | None, access: int | None, line: int | None) ->
 
 
 def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
-    """Raise `ConfigurationError` for an invalid bandwidth, or if no machine with it is added."""
+    """Raise `ConfigurationError` for an invalid bandwidth, or one without a machine to describe."""
     from perpacket.models.checks import numbers
 
     numbers("--io-mbytes-per-s", io_mbytes_per_s, positive=True)
@@ -562,7 +563,7 @@ def tls(
 ) -> None:
     """Fit the cost of a TLS handshake and of an encrypted byte to a run of the study `tls-cost`.
 
-    A cost is the processor time that the server needs in excess of the same requests without TLS.
+    A cost is the processor time that TLS adds to that of the same requests without TLS.
     """
     from perpacket.analysis import tls as model
     from perpacket.analysis.analysis import analyze

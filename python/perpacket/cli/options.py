@@ -41,7 +41,7 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Runs at the same time, by default one for each core. Changes no result.",
+        help="Number of runs at the same time, by default one for each core. Changes no result.",
     ),
 ]
 

@@ -15,8 +15,9 @@ from perpacket.cli.failure import CheckFailed, ExitStatus
 from perpacket.cli.options import Format, FormatOption, QuietOption
 
 EPILOG = (
-    "Example: perpacket profile --every 1s --duration 60s --format json > before.json, later "
-    "after.json, then perpacket profile compare before.json after.json --fail-if 'total > 1.05'"
+    "Example: perpacket profile --every 1s --duration 60s --format json > before.json, later the "
+    "same with > after.json, then perpacket profile compare before.json after.json "
+    "--fail-if 'total > 1.05'"
 )
 
 app = typer.Typer(
@@ -48,8 +49,9 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help="A rule about a ratio B/A of total, a layer or kind.NAME, as 'total > 1.05'. Exit "
-            "status 1 if the whole interval matches, 5 if a part does. May be repeated.",
+            help="A rule about the ratio B/A of the total, of a layer, or of a kind of work as "
+            "kind.NAME; for example 'total > 1.05'. Exit status 1 if the whole interval matches, 5 "
+            "if a part does. May be repeated.",
         ),
     ] = None,
     svg: Annotated[

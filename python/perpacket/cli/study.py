@@ -99,7 +99,7 @@ def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption 
 def show(
     name: NameArgument, output_format: FormatOption = Format.TABLE, quiet: QuietOption = False
 ) -> None:
-    """Show a study's question, its points, its document and its confounded effects."""
+    """Show a study's question, points, source of published values and confounded effects."""
     from perpacket.run import parameter_check
     from perpacket.show import json
 
@@ -235,7 +235,7 @@ def chosen(
 def over_plane(
     name: str, experiments: tuple[str, ...], only: tuple[str, ...], plane: str
 ) -> tuple[str, ...]:
-    """The experiments with a router's forwarding plane, whose names end with the plane.
+    """The experiments of one forwarding plane of a router: their names end with the plane.
 
     With `--plane xdp`, `--only tcp` is `tcp-xdp`. Raises `ConfigurationError` when there are none.
     """
@@ -339,7 +339,7 @@ def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple
             "replications",
             parameter="replications",
             value=str(replications),
-            hint="change replications_most in its file, or remove until",
+            hint="change replications_most in its file, or remove the key until",
         )
     first = study.seeds[0] if seed is None else seed
     return tuple(range(first, first + (replications or len(study.seeds))))
@@ -383,7 +383,7 @@ def resume(
     found, study = reopen(directory)
     with progress.of_study(quiet) as on_progress:
         count = start.resume(study, found, executor=where, on_progress=on_progress)
-    complete = f"{found.path} was complete: there was no run"
+    complete = f"{found.path} was complete: nothing was left to run"
     progress.note(plural(count, "new observation") if count else complete, quiet)
     finish(found, output_format, quiet)
 

@@ -1,7 +1,7 @@
 """Measures `perpacket serve web` on this machine at three numbers of connections, over loopback.
 
-This needs no root. If the kernel forbids profiles, its accounts replace the layers by user, kernel
-and interrupt time, and a note reports the reason.
+This needs no root. If the kernel forbids profiles, the demo reports user, kernel and interrupt
+time from the kernel's accounts instead of layers, and a note reports the reason.
 """
 
 from __future__ import annotations

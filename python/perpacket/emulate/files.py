@@ -88,7 +88,7 @@ def named_files(server: Sequence[str]) -> list[Path]:
 
 
 def add_program(files: Archive, program: Path, path: str) -> None:
-    """Add a program at `path`, and the libraries that it loads at their own paths."""
+    """Add a program at `path`, and its libraries at the same paths as on this machine."""
     files.add(path, program.read_bytes(), executable=True)
     ldd = shutil.which("ldd") or "ldd"
     done = subprocess.run([ldd, str(program)], capture_output=True, text=True, check=False)

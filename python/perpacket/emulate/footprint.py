@@ -47,7 +47,7 @@ PARTS = {"tcpcb": 5, "socket": 4, "inpcb": 3, "record": 4, "file": 1}
 of lines, because operations that are not recorded touch them."""
 
 LARGEST_PART = 16
-"""Lines of the largest part. Parts are powers of two, so that instances fill their pages."""
+"""Lines of the largest part. Parts are powers of two, so that structures fill whole pages."""
 
 UNITS = {"rx_buffers": "buffers in rotation"}
 """Units of the structures' sizes other than lines."""
@@ -117,10 +117,10 @@ def size(structure: str, value: int) -> str:
 def connection_ranges(
     operations: Mapping[str, Mapping[str, Any]], both: float
 ) -> dict[str, tuple[int, int]]:
-    """The lines of a connection that each operation touches first, as a range.
+    """The range of a connection's lines that each operation is the first to touch.
 
-    Sent packets touch a range from the first line, received ones a range to the last. They share
-    `both` lines. Ends are rounded, so that no error accumulates.
+    The lines of sent packets begin at line 0, those of received packets end at the last line, and
+    `both` lines belong to both. Ends are rounded, and not lengths, so that no error accumulates.
     """
     found = {}
     end = 0.0
@@ -160,7 +160,7 @@ def connection_touches(parts: Mapping[str, int], first: int, end: int) -> list[s
 
 
 def device_touches(operation: str, lines: float) -> list[str]:
-    """The lines that the card wrote, in the structures whose lines the simulated NIC writes."""
+    """The touches of lines that the card wrote, as lines of the simulated NIC's structures."""
     if operation == "driver.receive":
         buffer = max(0, round(lines - 1))
         return ["rx_descriptor 0..1", *([f"rx_buffer 0..{buffer}"] if buffer else [])]

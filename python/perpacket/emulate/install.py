@@ -41,7 +41,9 @@ def install(report: Report) -> None:
     Raises `MachineLacks` if this is not Debian, or the user is not root.
     """
     if shutil.which("apt-get") is None:
-        raise MachineLacks("apt-get: not found", "install QEMU 10 or newer with your own packages")
+        raise MachineLacks(
+            "apt-get: not found", "install QEMU 10 or newer with your system's package manager"
+        )
     if os.geteuid() != 0:
         raise MachineLacks(
             "only root can install packages",
@@ -52,7 +54,7 @@ def install(report: Report) -> None:
     if not is_new(candidate()):
         name, source = backports()
         file = SOURCES / "sources.list.d" / ADDED
-        report(f"adding {name} of {source.uris}, where this machine gets its packages: {file}")
+        report(f"adding {name} of {source.uris}, the mirror of this machine, in {file}")
         file.write_text(description(name, source))
         run(["apt-get", "update", "-q"])
         suite = ("-t", name)

@@ -89,7 +89,8 @@ def refusal(emulator: str, library: Path, reason: str) -> MachineLacks:
     """The error of an emulator that refuses the plugin."""
     return MachineLacks(
         f"{library}: {emulator} refuses the plugin: {reason}",
-        f"use QEMU 10.0 or newer as your system packages it, and a plugin of this version: {BUILD}",
+        "use QEMU 10.0 or newer as your system packages it, and a plugin of this version of "
+        f"perpacket: {BUILD}",
     )
 
 

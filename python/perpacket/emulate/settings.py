@@ -43,7 +43,7 @@ class Scenario:
     rate_mbps: float = 0.0
     """Payload rate of the bulk sender; 0 for as fast as possible."""
     offloads: bool = False
-    """Whether segmentation and merging of received segments stay as the driver sets them."""
+    """Whether TSO, GSO and GRO stay as the driver sets them."""
     socket_buffer_bytes: int = SOCKET_BUFFER_BYTES
     """Bytes of the buffers of each socket; 0 lets the kernel grow them."""
     keep_alive: bool = True
@@ -82,7 +82,7 @@ class Scenario:
 
     @property
     def command(self) -> list[str]:
-        """The command of another server than `OWN_SERVERS`; else empty."""
+        """The command of a server that is not in `OWN_SERVERS`; empty for those in it."""
         return [] if self.server in OWN_SERVERS else self.words
 
     @property

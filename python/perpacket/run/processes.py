@@ -200,7 +200,7 @@ class _Sender:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Message) -> None:
-        """Send a message; end this process if the pipe is closed, because the study has ended."""
+        """Send a message. A closed pipe means that the study has ended: then end this process."""
         try:
             with self.lock:
                 self.channel.send(message)

@@ -85,7 +85,7 @@ def _ratio_text(row: Change | None) -> str:
 
 
 def tables_of(analysis: Analysis) -> list[Table]:
-    """The table of changes and loads, and the table of the best together; none in other studies."""
+    """The table of changes and loads, and that of the best together; none without changes."""
     loads, names, found = matrix(analysis)
     tables = []
     if names:

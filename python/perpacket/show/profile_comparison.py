@@ -23,7 +23,7 @@ SMALLEST_SHARE = 0.005
 """Rows below this share of both totals are only in the JSON document."""
 
 WIDEST = 100
-"""An interval with a larger quotient of its ends is not printed."""
+"""An interval is printed only if its upper end is less than this many times its lower end."""
 
 ROW_PX = 34
 LEGIBLE_SHARE = 0.06

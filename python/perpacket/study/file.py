@@ -94,7 +94,7 @@ class Experiment(Table):
 
 
 class FigureTable(Table):
-    """`[[figure]]`: a figure, or one for each combination of the entries of some lists."""
+    """`[[figure]]`: a figure, or one for each combination of entries of the lists in `each`."""
 
     kind: FigureKind
     title: str
@@ -111,7 +111,7 @@ class FigureTable(Table):
 
 
 class ContestTable(Table):
-    """`[[contest]]`: competitors along a factor, or one for each entry of some lists."""
+    """`[[contest]]`: competitors compared along a factor; `each` repeats it as in a figure."""
 
     title: str
     competitor: str
@@ -142,8 +142,8 @@ class StudyFile(Table):
     kind: Kind
     runner: Literal["web", "media", "router", "bench", "what-if", "emulated"] = "web"
     """`web` measures a web server or the bulk sender, `media` a media server, `router` a router,
-    `bench` the machine, and `what-if` catalogue changes under the loads of `web`. `emulated` runs
-    an unmodified kernel on an emulated machine."""
+    `bench` the machine, and `what-if` the changes of the catalogue under the loads of `web`.
+    `emulated` runs an unmodified kernel on an emulated machine."""
     design: DesignKind = "full"
     generators: dict[str, list[str]] = Field(default_factory=dict)
     quantities: list[str] = Field(default_factory=list)
@@ -174,7 +174,7 @@ class StudyFile(Table):
     lists: dict[str, list[dict[str, str | bool | int | float | dict[str, Scalar]]]] = Field(
         default_factory=dict
     )
-    """Lists of entries. An entry is a table of words, and of the values that replace `{word}` in a
+    """Lists of entries. An entry is a table: a key is a word, and its value replaces `{word}` in a
     figure or contest. The key `each` of a figure or contest names lists, and the study has one
     figure or contest for each combination of their entries."""
     figure: list[FigureTable] = Field(default_factory=list)
@@ -218,8 +218,8 @@ class StudyFile(Table):
             raise ValueError(f'until: expected a share such as "2 %", not {self.until!r}')
         if self.replications < LEAST_RUNS or (self.replications_most or 0) < self.replications:
             raise ValueError(
-                f"expected replications of {LEAST_RUNS} or more with until, and "
-                "replications_most no less than replications"
+                f"with until, expected {LEAST_RUNS} or more for replications, and at least as many "
+                "for replications_most"
             )
         name = self.until_quantity
         columns = [each for each in self.quantities if quantities.is_column(self.kind, each)]
@@ -307,7 +307,7 @@ def _read(path: Path) -> str:
 
 
 def _merged(base: Content, own: Content) -> Content:
-    """The included tables with the values of a file in place of theirs; limits are appended."""
+    """The included tables, where values of a file replace theirs by key; limits are appended."""
     found = dict(base)
     for key, value in own.items():
         below = found.get(key)

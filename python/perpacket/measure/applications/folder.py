@@ -112,7 +112,7 @@ class Folder:
         return [*as_user(), "env", f"--chdir={self.path}", *settings, *filled]
 
     def run(self, step: Step) -> None:
-        """Run a step to its end. The programs of `during` run meanwhile."""
+        """Run a step to its end. The programs in the step's `during` run meanwhile."""
         for program in self.definition.programs:
             if program.name in step.during:
                 self.start(program)

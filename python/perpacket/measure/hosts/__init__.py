@@ -5,7 +5,7 @@
         server.wait_for_line("ready", timeout_s=60)
         bed.clients[0].run([...], timeout_s=60)
 
-contract.py     the interfaces of testbeds and hosts
+    contract.py     the interfaces of testbeds and hosts
     hosting.py      their base classes, which stop all processes
     local.py        this machine as host, and the loopback testbed
     namespaces.py   hosts in network namespaces; network.py makes the devices
@@ -13,7 +13,7 @@ contract.py     the interfaces of testbeds and hosts
     machines.py     hosts over ssh
     record.py       finds and removes the leftovers of a killed run
 
-Functions import large packages, so that importing this package is fast.
+Functions import large packages when they are called, so that importing this package is fast.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 Each host has a network of its own, joined to the router by a veth pair without offloads, so that
 frames are like those on a wire. Routes and neighbours are static, so that only the frames of the
 experiment cross the router. Behind each host is an inner network with an address of the host. No
-static route leads there: a routing protocol must spread it.
+static route leads there: a routing protocol must announce the network.
 """
 
 from __future__ import annotations

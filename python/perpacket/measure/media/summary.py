@@ -40,7 +40,8 @@ COUNTS = {
 
 WORST_OF = ("lateness_us", "start_up_ms")
 MEAN_OF = ("jitter_us", "mean_gap_difference_us")
-"""Values of several processes of clients: means over streams can be averaged, quantiles cannot."""
+"""How values of several client processes are combined. `WORST_OF` names values with quantiles,
+which cannot be averaged: the worst is reported. `MEAN_OF` names means over streams."""
 
 SUMS = ("clients", "played", "timed_out", "failed", "packets", "lost", "reordered", "duplicates")
 
@@ -124,7 +125,7 @@ def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float)
     """The mean over all streams; `None` if none played."""
     if not played:
         return None
-    # Clients of which none played have no mean.
+    # A process has no mean if none of its clients played.
     playing = [(one, number(load.get("played", 0))) for one, load in spreads]
     total = sum(number(one.get("mean")) * streams for one, streams in playing if streams)
     return {"mean": total / played}

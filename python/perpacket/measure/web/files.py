@@ -75,8 +75,8 @@ def trace_name(plan: Plan) -> str:
 def file_sets(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
     """The files of the plans on the server and its clients, removed afterwards.
 
-    They are made before the first run, because half a gigabyte needs longer than a run. Raises
-    `RunFailed` for a command that fails.
+    They are made before the first run, because writing half a gigabyte takes longer than a run.
+    Raises `RunFailed` for a command that fails.
     """
     hosts = [testbed.server, *testbed.clients]
     with ExitStack() as stack:
@@ -104,7 +104,8 @@ def _make_traces(
             if not plan.trace:
                 from perpacket import traces
 
-                # The clients send as fast as they can: they ignore the pauses of the World Cup day.
+                # The clients send as fast as they can: they ignore the pauses of the 1998 World
+                # Cup logs.
                 traces.synthesize(
                     local, workload="W", requests=plan.trace_requests, seed=TRACE_SEED
                 )

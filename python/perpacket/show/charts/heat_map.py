@@ -1,4 +1,4 @@
-"""A column over two factors: a cell for each pair of levels, coloured by its value.
+"""A column of the results over two factors: a cell for each pair of levels, coloured by its value.
 
 The colour scale is cividis (Nuñez, Anderton and Renslow, PLoS ONE 2018). Its lightness grows with
 the value, also for colour-blind readers and in print. Each chart has a table of the same cells.

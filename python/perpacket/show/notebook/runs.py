@@ -1,4 +1,4 @@
-"""Results of studies in a notebook: a run, its published values, and two runs."""
+"""Results of studies in a notebook: a run, a run beside published values, and two runs compared."""
 
 from __future__ import annotations
 
