@@ -16,8 +16,8 @@ Example: 500 ns for every packet of eth0, for ten seconds:
 
   (echo 500; sleep 10) | perpacket-agent add-cost --interface eth0
 
-Each line of standard input has a number of nanoseconds, 0 to 50000. For each line it prints what the
-line before has cost. It needs root and Linux 6.6.";
+Each line of standard input has a number of nanoseconds, 0 to 50000. After each line it prints the
+processor time that the previous line added. It needs root and Linux 6.6.";
 
 /// Options of `add-cost`.
 #[derive(Debug, clap::Args, Serialize)]

@@ -209,7 +209,7 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// A configuration file has these values as the command line's text.
+/// In a configuration file, these values have the same text as on the command line.
 macro_rules! serialize_as_text {
     ($($name:ty),*) => {$(
         impl Serialize for $name {
@@ -308,8 +308,8 @@ impl Until {
 #[derive(Clone, Debug, clap::Args, Serialize)]
 #[group(multiple = false)]
 pub struct ControlGroups {
-    /// Control group to profile with everything below it, as a path from the root of its hierarchy:
-    /// counts packets in its network namespace, and separates its work.
+    /// Control group to profile, and everything below it, by its path from the root of its
+    /// hierarchy. Counts packets in its network namespace, and separates its work.
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,

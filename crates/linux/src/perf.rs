@@ -125,7 +125,7 @@ impl SampleRing {
         })
     }
 
-    /// Appends everything that the kernel has written since the last call to `out`.
+    /// Appends to `out` everything that the kernel has written since the last call.
     ///
     /// # Errors
     /// Head and size of the ring contradict each other.

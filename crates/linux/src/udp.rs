@@ -140,7 +140,7 @@ impl<'a> SendBatch<'a> {
     /// `datagram_bytes`, the kernel cuts the batch into datagrams of that size (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// The errors of sendmsg(2). It is `EFAULT` for a mapped file that shrank.
+    /// The errors of sendmsg(2). For a mapped file that shrank, the error is `EFAULT`.
     pub fn send(
         self,
         socket: BorrowedFd<'_>,

@@ -152,7 +152,7 @@ fn list(set: &FileSet) -> Result<Vec<(String, u64)>, LoadError> {
     })
 }
 
-/// The objects of a generator. Their sizes are only in its sessions.
+/// The objects of a generator. Only the requests of its sessions contain their sizes.
 fn generated(parameters: &LognormalSessions, seed: u64) -> Result<Vec<(String, u64)>, LoadError> {
     let mut sessions = Sessions::Lognormal(parameters.generator(seed)?);
     let mut sizes = vec![None; parameters.objects as usize];

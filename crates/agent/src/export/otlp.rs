@@ -31,7 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Path of the metrics if a URL has no path.
 const PATH: &str = "/v1/metrics";
 
-/// Headers of each push, as other OpenTelemetry programs read them: `name=value,name=value`.
+/// The environment variable that adds headers to each push: `name=value,name=value`. Other
+/// OpenTelemetry programs read it too.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
 /// Where metrics are pushed, and what they have in common.
@@ -121,7 +122,7 @@ impl Collector {
         })
     }
 
-    /// Pushes metrics of now. The error is a sentence's end: `connection refused`.
+    /// Pushes the current metrics. The error follows the URL in a message: `connection refused`.
     fn push(&self, metrics: &[Metric]) -> Result<(), String> {
         let request = request(metrics, &self.resource, self.began_ns, now_ns());
         let mut post = self.agent.post(&self.url);
@@ -146,7 +147,7 @@ impl Collector {
     }
 }
 
-/// The URL of pushes: with the path of metrics, if it has none.
+/// The URL of pushes. A URL without a path gets the path of metrics.
 fn endpoint(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host()?.is_empty() {

@@ -155,8 +155,9 @@ pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Fa
         check.found_us, check.low_us, check.high_us
     ));
     Err(failure.with_hint(
-        "an interval misses one time in twenty, and a busy machine makes it wide: run it again on a \
-         quiet one; if it fails again, do not trust profiles of this machine",
+        "one interval in twenty misses the true time, and a busy machine makes intervals wide: run \
+         the check again on a quiet machine; if it fails again, do not trust profiles of this \
+         machine",
     ))
 }
 

@@ -9,7 +9,8 @@ use perpacket_profiler::report::{Cost, Named, SymbolShare};
 
 use super::Taxonomy;
 
-/// Categories and modules below this share become one row `misc`, as in the paper.
+/// Categories and modules below this share become one row `misc`, as in the paper
+/// *Communication Breakdown*.
 const MISC_SHARE: f64 = 0.01;
 
 /// Smallest difference of shares that is visible in a row.
@@ -243,7 +244,7 @@ fn footer(text: &mut String, report: &Report) {
     if report.skid_share > 0.0 {
         let _ = writeln!(
             text,
-            "{:.1} % of kernel time was sampled where interrupts are enabled again{}",
+            "{:.1} % of kernel time was sampled at code that enables interrupts again{}",
             100.0 * report.skid_share,
             listed(&report.skid_top)
         );

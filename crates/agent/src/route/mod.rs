@@ -32,7 +32,7 @@ pub enum Verb {
     Check(CheckArguments),
     /// Find the highest rate without loss (RFC 2544), or the loss at given rates.
     Throughput(ThroughputArguments),
-    /// Search the known limit of a dropper: a test of the search.
+    /// Test the search with a dropper: a simulated device with a known limit.
     SelfTest(SelfTestArguments),
     /// Forward in XDP by the kernel's routes, until a signal.
     Plane(PlaneArguments),
@@ -166,10 +166,10 @@ struct SearchOptions {
     /// End when the rates with and without loss differ by this share.
     #[arg(long, value_name = "SHARE", default_value_t = search::Settings::default().resolution)]
     resolution: f64,
-    /// Share of frames that may be lost; RFC 2544 has none.
+    /// Share of frames that may be lost; RFC 2544 allows none.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     tolerated_loss: f64,
-    /// Length of each trial; 60 s at the end in RFC 2544.
+    /// Length of each trial; RFC 2544 has 60 s for the final ones.
     #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(2))]
     trial: Time,
     /// Trials that a rate must pass.

@@ -38,9 +38,9 @@ pub trait Outgoing: 'static {
     /// memory.
     fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)>;
 
-    /// Calls `action` with the pieces in memory before the next part of a file, but with no more
-    /// than fit one message. The pieces borrow from `self`, so their addresses are valid until
-    /// `self` changes.
+    /// Calls `action` with the pieces in memory before the next part of a file, but with at most
+    /// as many as one message can hold. The pieces borrow from `self`, so their addresses are valid
+    /// until `self` changes.
     fn with_slices<'a, T>(&'a self, action: impl FnOnce(&[IoSlice<'a>]) -> T) -> T;
 }
 
@@ -64,8 +64,8 @@ pub enum Completion<O> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multishot(usize);
 
-/// A socket's slot in the ring's table. For a descriptor, the kernel does a look-up and
-/// counts a reference to the file at each operation, but not for a slot.
+/// A socket's slot in the ring's table. At each operation on a descriptor, the kernel looks up the
+/// file and counts a reference to it. An operation on a slot needs neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered(u32);
 

@@ -58,9 +58,9 @@ use worker::Worker;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// The run ends when the server has only refused connections for this long.
+/// The run ends when the server refuses connections and has answered nothing for this long.
 const GONE_NS: u64 = 1_000_000_000;
-/// Refusals older than this do not count.
+/// The server counts as refusing connections until this long after the last refusal.
 const RECENT_NS: u64 = 400_000_000;
 
 /// Progress of a run, once a second.

@@ -104,8 +104,8 @@ impl Plan {
                 let most = application.max_clients();
                 if f64::from(settings.connections) > most {
                     return Err(LoadError::Usage(format!(
-                        "clients: {}: expected at most {most}, as a number in {} has {most} values \
-                         and each client has one alone",
+                        "clients: {}: expected at most {most}, because a number in {} has {most} \
+                         values and each client needs one of its own",
                         settings.connections,
                         file.display()
                     )));

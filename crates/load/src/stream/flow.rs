@@ -13,8 +13,8 @@ const BATCH_SEGMENTS: u32 = 16;
 /// Shortest interval between two wakeups of a sender with a rate. At each wakeup it sends all due
 /// segments. Reports print this time as the burst.
 pub(crate) const BURST_NS: f64 = 1_000_000.0;
-/// A delayed sender sends the segments of at most this time later, so that it does not exceed its
-/// rate for long.
+/// A delayed sender makes up for at most this time and omits earlier segments, so that it does not
+/// exceed its rate for long.
 const CATCH_UP_NS: f64 = 100_000_000.0;
 
 /// Role of a connection.
@@ -62,7 +62,7 @@ pub(crate) struct Flow {
     pub received_bytes: u64,
     /// Bytes that the socket has accepted.
     pub sent_bytes: u64,
-    /// The kernel's counts at the begin of the window.
+    /// The kernel's counts at the start of the window.
     pub before: TcpInfo,
     pub received_before: u64,
 }

@@ -87,7 +87,7 @@ pub struct Arguments {
     /// http://HOST:PORT/PATH. The files of a workload are below the path.
     url: String,
 
-    /// Connections at a time [default: 64]; with a rate or a log the most at a time [default: 1024].
+    /// Connections at a time [default: 64]; with a rate or a log, the maximum number [default: 1024].
     #[arg(long, value_name = "N", help_heading = "Load")]
     connections: Option<u32>,
     /// Requests per second of an open loop; may be a fraction.
@@ -114,7 +114,7 @@ pub struct Arguments {
     /// What to request [default: file, or trace with --trace].
     #[arg(long, value_enum, help_heading = "Workload")]
     workload: Option<WorkloadName>,
-    /// The log of the workload `trace`, which ignores its times and repeats it.
+    /// The log of the workload `trace`. The workload repeats the log and ignores its times.
     #[arg(
         long,
         value_name = "FILE",
@@ -134,7 +134,7 @@ pub struct Arguments {
     /// With --speed max: repeat the log until --duration or --requests.
     #[arg(long, help_heading = "Workload")]
     repeat: bool,
-    /// When the requests of a log start within their second [default: uniform].
+    /// Start times of requests within a second, because a log has whole seconds [default: uniform].
     #[arg(long, value_parser = one_of(SPREADS), help_heading = "Workload")]
     spread: Option<Spread>,
     /// Include the dynamic operations of SPECweb99.
@@ -192,7 +192,7 @@ pub struct Arguments {
     /// A header field of every request; may be repeated.
     #[arg(long, value_name = "K: V", help_heading = "Protocol")]
     header: Vec<String>,
-    /// The longest time of a request without a byte in either direction.
+    /// The longest time in which a request sends and receives nothing.
     #[arg(
         long,
         value_name = "TIME",

@@ -15,7 +15,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Removes all cookies and sets `values` empty values.
+    /// Removes all cookies and values, and adds `values` empty ones.
     pub(super) fn begin(&mut self, values: usize) {
         self.cookies.clear();
         self.values.clear();

@@ -25,7 +25,7 @@ struct SessionTable {
     think_s: f64,
     #[serde(default)]
     numbers: BTreeMap<String, Number>,
-    /// The next pages of each page whose table names none.
+    /// The next pages of each page that has no `next` in its own table.
     next: Option<BTreeMap<String, f64>>,
     page: BTreeMap<String, PageTable>,
 }

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-/// A text with placeholders. A placeholder contains the number of a value.
+/// A text with placeholders. A placeholder contains the index of a value in the values of a
+/// client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Text(Vec<Part>);
 
@@ -21,7 +22,7 @@ impl Text {
         Self(vec![Part::Literal(text.to_owned())])
     }
 
-    /// Parses a text. `number` returns the number of a value by its name.
+    /// Parses a text. `number` returns the index of the value with a name.
     ///
     /// # Errors
     /// The error is the name of a placeholder that has no value.
