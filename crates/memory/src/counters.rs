@@ -10,8 +10,8 @@ pub struct Counters {
     pub answered: [u64; MAX_LEVELS + 1],
     /// Cycles that demand accesses stalled.
     pub stall_cycles: u64,
-    /// Demand accesses to a prefetched line that had not arrived. They waited for the rest of the
-    /// time.
+    /// Demand accesses to a prefetched line that had not arrived. Each access waited until its line
+    /// arrived.
     pub late_prefetches: u64,
     /// Software prefetches of lines that were not yet in the first level.
     pub software_prefetches: u64,

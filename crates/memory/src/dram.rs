@@ -12,8 +12,8 @@ pub(crate) struct Dram {
 }
 
 impl Dram {
-    /// A memory with a free channel. `first_latency_cycles`, the latency of the first level, is
-    /// part of the processor's rate of instructions and not of the stall.
+    /// A memory with a free channel. The stall does not include the latency of the first level,
+    /// `first_latency_cycles`, because the processor's rate of instructions already includes it.
     pub(crate) fn new(parameters: &DramParameters, first_latency_cycles: u32) -> Self {
         Self {
             stall_cycles: parameters.latency_cycles - first_latency_cycles,

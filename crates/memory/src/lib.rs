@@ -11,16 +11,16 @@
 //!   number of sets is a power of two. Replacement within a set is least-recently-used.
 //! - Levels that are inclusive, exclusive or independent ([`Policy`]).
 //! - Next-line prefetch: a demand access that DRAM answers also loads the next line into the last
-//!   level, unless that line lies in another 4 KiB page. The next line can be used as soon as the
-//!   demanded line.
+//!   level, unless that line lies in another 4 KiB page. The next line can be used at the same time
+//!   as the demanded line.
 //! - An instruction cache beside the first level ([`Hierarchy::fetch`]), if the levels are
 //!   exclusive or independent.
 //! - Software [`prefetch`](Hierarchy::prefetch) with a lead time: an access before the line has
 //!   arrived waits until it arrives.
 //! - [`invalidate`](Hierarchy::invalidate), for a device that writes to memory.
 //! - [`Split`]: separate instruction and data caches in front of several second levels, simulated
-//!   in one pass and without times. [`TranslationBuffer`]s. A [`Filter`] that drops accesses
-//!   without effect.
+//!   in one pass and without times. [`TranslationBuffer`]s. A [`Filter`] that drops accesses that
+//!   cannot change a cache.
 //! - DRAM latency and, as an option, a single channel that each line occupies for some time.
 //!
 //! # What is not modelled
@@ -40,11 +40,11 @@
 //!
 //! A third to a half of the accesses of a network stack miss the first level, and half of these
 //! also miss the second. So a branch on a first-level hit would often be mispredicted. Instead, one
-//! comparison without a branch covers both ways of a set. A set of the first level is an array of
-//! 32-bit line numbers, the most recently used first, so lines need no time stamps. In a set of 16
-//! ways below the first level, lines do not move, and one word stores the order of the ways. A
-//! caller that knows several lines in advance passes them to [`Hierarchy::access_all`], which runs
-//! the most usual hierarchy in one loop. `benches/access.rs` has the figures.
+//! comparison without a branch covers both ways of a set with two ways. A set of the first level is
+//! an array of 32-bit line numbers, the most recently used first, so lines need no time stamps. In
+//! a set of 16 ways below the first level, lines do not move, and one word stores the order of the
+//! ways. A caller that knows several lines in advance passes them to [`Hierarchy::access_all`],
+//! which runs the most usual hierarchy in one loop. `benches/access.rs` has the figures.
 
 #![forbid(unsafe_code)]
 

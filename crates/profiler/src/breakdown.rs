@@ -174,8 +174,8 @@ pub(crate) fn processes(passes: &Passes<'_>, collector: &Collector) -> Vec<Proce
     rows
 }
 
-/// The leaf functions of the stacks whose charge `chosen` accepts, with their share of busy kernel
-/// time.
+/// The leaf functions of the stacks with a charge that `chosen` accepts. Each function has its
+/// share of busy kernel time.
 pub(crate) fn top_leaves(
     tally: &Tally,
     collector: &Collector,

@@ -47,7 +47,8 @@ impl ControlGroups {
         }
     }
 
-    /// Whether the groups are those of this machine.
+    /// Whether paths of groups can be read from the file system. They cannot be read if no
+    /// hierarchy is mounted, or if the groups are those of a recording.
     #[must_use]
     pub const fn are_mounted(&self) -> bool {
         self.root.is_some()
@@ -131,8 +132,8 @@ pub fn of_process(pid: u32) -> Option<String> {
     find(|names| names.split(',').any(|name| name == "perf_event")).or_else(|| find(str::is_empty))
 }
 
-/// If a group with this name below `parent` is that of a container, the container's engine and
-/// identifier.
+/// The engine and identifier of the container to which a group with this name below `parent`
+/// belongs. `None` if it is not the group of a container.
 fn container<'a>(name: &'a str, parent: &str) -> Option<(&'static str, &'a str)> {
     let stem = name.strip_suffix(".scope").unwrap_or(name);
     let (prefix, id) = stem.rsplit_once('-').unwrap_or(("", stem));

@@ -210,7 +210,8 @@ impl ProfileError {
         }
     }
 
-    /// Makes the error of an option's file that cannot be read, for `map_err`.
+    /// Returns a function for `map_err`. It makes the error that the file of an option cannot be
+    /// read.
     pub(crate) fn option_file(option: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::OptionFile {

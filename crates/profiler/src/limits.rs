@@ -126,8 +126,8 @@ fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String
     }
     if report.backend == Backend::CpuClock && report.skid_share > TOLERANCE {
         limits.push(format!(
-            "{:.1} % of kernel samples landed where interrupts are enabled again: they are charged \
-             by their chains; their leaves have no meaning",
+            "{:.1} % of kernel samples had to wait until interrupts were enabled again: their call \
+             chains determine the layer; their leaf functions have no meaning",
             100.0 * report.skid_share
         ));
     }
@@ -144,8 +144,8 @@ fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String
             ));
         }
         Some(closure) if closure.difference.abs() > TOLERANCE => limits.push(format!(
-            "the layers and /proc/stat differ by {:+.1} %, but its ticks do not resolve less \
-             than {:.1} % here",
+            "the layers and /proc/stat differ by {:+.1} %, but the ticks of /proc/stat are too \
+             coarse here to show a difference below {:.1} %",
             100.0 * closure.difference,
             100.0 * closure.resolution
         )),
@@ -160,8 +160,8 @@ fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String
     let share = stolen as f64 / (stolen + all).max(1) as f64;
     if share > STOLEN_NOTABLE {
         limits.push(format!(
-            "the hypervisor ran other machines for {:.1} % of the time: costs include only part of that \
-             waiting",
+            "the hypervisor ran other machines for {:.1} % of the time: costs include only part of the \
+             time for which this machine waited",
             100.0 * share
         ));
     }

@@ -160,8 +160,8 @@ impl Processes {
         }
     }
 
-    /// Forgets processes that have ended, and files that no running process maps. The others have new
-    /// numbers afterwards.
+    /// Forgets processes that have ended, and files that no running process maps. The remaining
+    /// files have new numbers afterwards.
     pub fn forget_ended(&mut self) {
         let running: HashSet<u32> = fs::read_dir("/proc")
             .into_iter()
@@ -183,7 +183,8 @@ impl Processes {
         }
     }
 
-    /// Keeps the parents of processes that run, and those of their ancestors: these may have ended.
+    /// Forgets all recorded parents except those of running processes and of their ancestors. These
+    /// ancestors may have ended.
     fn forget_parents(&mut self, running: &HashSet<u32>) {
         let mut kept = HashMap::new();
         for &process in running {

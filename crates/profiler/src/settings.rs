@@ -8,8 +8,9 @@ use crate::error::ProfileError;
 
 /// Default number of samples a second on each processor. It is prime, so that samples do not align
 /// with ticks or a periodic load. It is low, because a timer interrupt in a virtual machine can
-/// cost more than 100 us. There, the throughput was 0.94 of that without a profile at 499 samples a
-/// second, and 1.00 at 97 (`benches/profiler_overhead.py`, whose README has the intervals).
+/// cost more than 100 us. There, profiling at 499 samples a second reduced the throughput to 0.94
+/// of the throughput without a profile. At 97 samples a second, the ratio was 1.00
+/// (`benches/profiler_overhead.py`, whose README has the intervals).
 pub const DEFAULT_FREQUENCY_HZ: u32 = 97;
 
 /// Highest frequency. Above it, most of the load would be sampling itself.
@@ -31,7 +32,8 @@ pub enum Events {
     Clock,
     /// Counters, or an error.
     Counters,
-    /// Misses of caches and translation buffers, and branches; those that the machine counts.
+    /// Misses of caches and translation buffers, and mispredicted branches. Events that the machine
+    /// does not count are left out.
     Misses,
     /// The kernel's accounts, which need no permission and have no layers.
     Accounts,

@@ -110,7 +110,8 @@ pub struct Totals {
     pub shared: PerLayer<f64>,
     /// Frames and bytes by interface.
     pub interfaces: Bounded<Interface>,
-    /// TCP segments, before send and after receive offload.
+    /// TCP segments as the protocol counts them: sent ones before segmentation offload, received
+    /// ones after receive offload.
     pub segments: Directions,
     /// UDP datagrams.
     pub datagrams: Directions,
@@ -289,8 +290,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Adds everything since the last call to the totals and returns them. All of them belong to
-    /// the time of this call.
+    /// Adds everything since the last call to the totals and returns them. All totals include the
+    /// work up to this call.
     pub fn step(&mut self) -> &Totals {
         self.drain();
         self.count();

@@ -35,7 +35,8 @@ pub enum RouterError {
 }
 
 impl RouterError {
-    /// Makes the error of an action with frames, for `map_err`.
+    /// Returns a function for `map_err`. It makes the error that sending or receiving frames
+    /// failed.
     pub(crate) fn traffic(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Traffic { what, source }
     }

@@ -138,7 +138,7 @@ const EVENTS: usize = 512;
 /// Time between two checks of all clients.
 const SWEEP_NS: u64 = 250_000_000;
 
-/// With this number of clients or more, packets are read at this interval.
+/// With at least `BATCHED_FROM_CLIENTS` clients, packets are read every `BATCH_INTERVAL_NS`.
 const BATCHED_FROM_CLIENTS: usize = 200;
 const BATCH_INTERVAL_NS: u64 = 1_000_000;
 

@@ -34,8 +34,8 @@ impl Percentiles {
         }
     }
 
-    /// Limits percentiles to the highest value of the run, because a stream's coarser histogram
-    /// rounds up.
+    /// Limits percentiles to the highest value of the run. A stream's histogram is coarser than
+    /// that of the run and rounds up, so its percentiles may be higher.
     fn at_most(self, largest: f64) -> Self {
         Self {
             p50: self.p50.min(largest),

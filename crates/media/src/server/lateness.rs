@@ -10,8 +10,8 @@ use serde::Serialize;
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = 5;
 
-/// Number of octaves above the first one, whose steps are exact. The last octave ends at 2^44 ns,
-/// nearly five hours.
+/// Number of octaves above the first one. In the first octave each value has a step of its own. The
+/// last octave ends at 2^44 ns, nearly five hours.
 const OCTAVES: u64 = 40;
 
 /// Counts of packets by lateness.

@@ -6,7 +6,8 @@ use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// If the queue has this many bytes, frames are dropped. It is several seconds of usual rates.
+/// If the queue has this many bytes, frames are dropped. At usual rates, a stream sends this many
+/// bytes in several seconds.
 const FRAMES_LIMIT_BYTES: usize = 256 * 1024;
 
 /// If the queue has this many bytes, the connection is closed.

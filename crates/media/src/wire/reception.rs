@@ -19,12 +19,12 @@ const WINDOW: u64 = 128;
 pub enum Arrival {
     /// Newer than all others.
     Next {
-        /// Number of the packet from the first of the stream, without wrapping.
+        /// Number of the packet, counted from the stream's first packet. It does not wrap.
         extended: u64,
     },
     /// Older than the newest, and received for the first time.
     Reordered {
-        /// Number of the packet from the first of the stream, without wrapping.
+        /// Number of the packet, counted from the stream's first packet. It does not wrap.
         extended: u64,
     },
     /// Received before.

@@ -67,7 +67,7 @@ pub struct Pass {
     pub sample: EventKind,
     /// Events of the same group that are only counted.
     pub count: Vec<EventKind>,
-    /// Sampling rate of that event.
+    /// Sampling rate of the sampled event.
     pub rate: Rate,
 }
 
@@ -117,16 +117,18 @@ impl EventSet {
         Self::parse("counters.toml", COUNTERS, frequency_hz)
     }
 
-    /// The set of the caches' and translation buffers' misses, and of branches.
+    /// The set of events for misses of caches and translation buffers, and for mispredicted
+    /// branches.
     ///
     /// # Errors
-    /// The compiled-in file is wrong; a test excludes it.
+    /// The compiled-in file has a mistake. A test ensures that this does not happen.
     pub fn misses(frequency_hz: u32) -> Result<Self, ProfileError> {
         Self::parse("misses.toml", MISSES, frequency_hz)
     }
 
-    /// The set without the events that a machine does not count, and these events. Processor time
-    /// remains: a machine that forbids it has no samples at all.
+    /// Removes the events that a machine does not count and lists them in [`Self::lacking`].
+    /// Processor time always stays in the set, because a machine that forbids it has no samples at
+    /// all.
     #[must_use]
     pub fn counted(self, opens: impl Fn(EventKind) -> bool) -> Self {
         let has = |event: EventKind| event == EventKind::CpuNs || opens(event);

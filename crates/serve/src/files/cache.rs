@@ -14,7 +14,7 @@ use super::prebuilt::PrebuiltResponses;
 use crate::counters::Counters;
 use perpacket_http::coding::Coding;
 
-/// Prebuilt responses may use the budget divided by this, in addition to the budget.
+/// Prebuilt responses have a budget of their own: the budget of the cache divided by this number.
 const PREBUILT_SHARE: u64 = 16;
 
 /// Maximum number of files that entries keep open.
