@@ -10,7 +10,7 @@ use perpacket_http::body::BodyReader;
 pub struct HttpState {
     /// The client's address.
     pub peer: IpAddr,
-    /// Bytes of a partial head that contain no empty line.
+    /// Number of bytes of a partial head that were searched and contain no empty line.
     pub searched_bytes: usize,
     /// Requests answered, modulo 2^32.
     pub answered: u32,

@@ -173,7 +173,8 @@ impl Reporter {
                 .counters
                 .iter()
                 .fold(0u64, |sum, worker| sum.wrapping_add(of(worker).get()));
-            // Another CPU may see a decrement of a gauge before its increment.
+            // Another CPU may see a decrement of a gauge before its increment, so the sum may be
+            // negative.
             (sum as i64).max(0) as u64
         };
         let (usage, startup) = self.usage();

@@ -88,15 +88,15 @@ pub struct Settings {
     ///
     /// `benches/sendfile_threshold.py` measured the CPU time of sendfile divided by that of sending
     /// from memory (loopback, Zen 4, Linux 6.18). The ratio is 1.15 at 10 KB, 0.89 at 64 KiB, 0.70
-    /// at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB. The default is a little above the threshold,
-    /// because the server searches only files in memory for the advertisements of SPECweb99. These
-    /// files have up to 92,160 bytes.
+    /// at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB. The default is a little above the size from
+    /// which sendfile is cheaper, because the server searches only files in memory for the
+    /// advertisements of SPECweb99. These files have up to 92,160 bytes.
     ///
     /// An io_uring has no sendfile: it reads such files in parts into a buffer and sends that.
     pub sendfile_above: u64,
-    /// How long a loop with 64 or more clients waits for more ready ones if few are ready, in
-    /// microseconds. A NIC does the same with adaptive interrupt coalescing. Only `events` and
-    /// `single` wait; 0 turns it off.
+    /// How long a loop with 64 or more clients waits for others of them to become ready if few are
+    /// ready, in microseconds. A NIC does the same with adaptive interrupt coalescing. Only
+    /// `events` and `single` wait; 0 turns it off.
     ///
     /// The wait saves CPU time in a server that is faster than its clients and finds only one or
     /// two of them ready at a time. `benches/serve_against_nginx.py` has the figures. The wait adds
@@ -117,12 +117,12 @@ pub struct Settings {
     pub max_body_bytes: u64,
     /// How long a connection may be idle between requests, in seconds.
     pub idle_timeout_s: f64,
-    /// Longest time for a request to arrive, and longest time in which a client acknowledges no
-    /// more bytes, in seconds.
+    /// Longest time for a request to arrive, in seconds. It is also the longest time in which a
+    /// client may acknowledge none of the bytes sent.
     pub request_timeout_s: f64,
     /// TLS; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// The user that the server switches to after binding if root started it, by name or number.
+    /// The user, by name or number, that the server switches to after binding if root started it.
     /// `None` is `nobody`.
     pub user: Option<String>,
     /// Whether computed routes are served: `/work`, `/bytes` and `/specweb99`. They come before files.

@@ -1,5 +1,5 @@
-//! The clients. Their computation takes no simulated time. Each slot has one connection after
-//! another.
+//! The clients. Their computation takes no simulated time. A client, also called a slot, has one
+//! connection after another.
 //!
 //! A slot sends its session's requests one by one, and thinks before each. A client with a reading
 //! rate reads a segment, then waits until its mean rate since the request has fallen to the reading
@@ -96,7 +96,8 @@ impl Clients {
         if self.think_mean_ps == 0.0 {
             return Span::ZERO;
         }
-        // Inversion with a logarithm in software: the same bits on every machine.
+        // Inverts the exponential distribution. The logarithm is computed in software, so that
+        // every machine has the same bits.
         Span((-libm::log(1.0 - uniform(&mut self.random)) * self.think_mean_ps) as u64)
     }
 

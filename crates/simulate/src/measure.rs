@@ -30,7 +30,7 @@ named! {
         NicReceive = "nic: received frames",
         NicSecond = "nic: frames of its connections (host first)",
         NicSend = "nic: frames that the host sends",
-        NicTransmit = "nic: the same, until their second pass",
+        NicTransmit = "nic: frames that the host sends (second pass)",
         NicCommands = "nic: commands of the host",
         NicTimers = "nic: timers",
         HostKernel = "host: kernel jobs",

@@ -13,8 +13,9 @@ use crate::measure::Summary;
 /// Version of this format.
 pub const SCHEMA: u32 = 1;
 
-/// The result of one run. Shares are 0 to 1; rates are of simulated time; a packet is one frame
-/// sent or received by the server's NIC. Values that do not apply to a workload are `null`.
+/// The result of one run. Shares are 0 to 1; rates are per second of simulated time; a packet is
+/// one frame sent or received by the server's NIC. Values that do not apply to a workload are
+/// `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Version of this format.

@@ -1,5 +1,5 @@
-//! Simulated time: integers of picoseconds, never a float, so that equal runs have results of equal
-//! bytes.
+//! Simulated time: integers of picoseconds, never a float, so that equal runs have byte-identical
+//! results.
 
 use std::ops::{Add, AddAssign, Sub};
 

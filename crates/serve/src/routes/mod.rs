@@ -104,9 +104,9 @@ pub fn burn_cpu(microseconds: u64) {
         let rounds = (aim_ns / ROUND_NS.get()).max(MIN_ROUNDS);
         compute(rounds as u64);
         let then_ns = thread_cpu_ns();
-        // Ignore the measurement if a coarse clock has not advanced, or if so few rounds ran that
-        // it would be that of the read itself. An interrupt makes a round seem long. Without the
-        // limit on growth, the loop would then do little but read the clock.
+        // Ignore the measurement if a coarse clock has not advanced. Also ignore it if so few
+        // rounds ran that most of the time is that of the read. An interrupt makes a round seem
+        // long. Without the limit on growth, the loop would then do little but read the clock.
         let measured_ns = (then_ns - now_ns) / rounds;
         if rounds > MIN_ROUNDS && measured_ns > 0.0 {
             ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MAX_GROWTH));

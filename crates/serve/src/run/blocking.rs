@@ -23,17 +23,17 @@ use perpacket_http::status::Status;
 /// Longest time that a call blocks. Deadlines and the stop flag are checked between calls.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Size of the input buffer, beside room for a partial head.
+/// Size of the input buffer without the room for a partial head.
 const BUFFER_BYTES: usize = 16_384;
 
 /// Maximum number of reads of input to discard while lingering.
 const DISCARDED_READS: usize = 64;
 
-/// Makes the calls on a listener block, each for at most [`TICK`].
+/// Makes a listener blocking. A call on it then waits for at most [`TICK`].
 pub fn prepare(listener: &OwnedFd) -> Result<(), ServeError> {
     rustix::io::ioctl_fionbio(listener, false)
         .and_then(|()| set_socket_timeout(listener, Timeout::Recv, Some(TICK)))
-        .map_err(ServeError::system("making the listener block"))
+        .map_err(ServeError::system("making the listener blocking"))
 }
 
 /// Serves connections one after the other until `halt`.

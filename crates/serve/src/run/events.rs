@@ -52,8 +52,8 @@ const COALESCE_BELOW: usize = 32;
 /// With fewer open connections, a loop does not wait for more ready clients: too few would come.
 const COALESCE_CONNECTIONS: usize = 2 * COALESCE_BELOW;
 
-/// Maximum delay of the kernel in waking a loop from such a wait, in nanoseconds. The default of 50
-/// microseconds is too coarse (prctl(2), PR_SET_TIMERSLACK).
+/// Maximum delay of the kernel in waking a loop that waits for more ready clients, in nanoseconds.
+/// The default of 50 microseconds is too coarse (prctl(2), PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
 /// A time-out of zero: epoll_wait returns at once.
@@ -122,7 +122,7 @@ pub fn run(
     Ok(())
 }
 
-/// How long to wait for more ready clients. Sets the timer slack of this thread for it.
+/// How long to wait for more ready clients. Sets the timer slack of this thread for that wait.
 fn coalescing(coalesce_us: u64) -> Option<Timespec> {
     if coalesce_us == 0 {
         return None;

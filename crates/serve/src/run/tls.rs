@@ -14,7 +14,7 @@ use crate::error::ServeError;
 use crate::send_queue::{SendQueue, SendStatus};
 use crate::settings::TlsSettings;
 
-/// Plain bytes that a session encrypts before it sends: at most four records.
+/// Maximum number of plain bytes that a session encrypts before it sends: four full records.
 const BUFFER_BYTES: usize = 65_536;
 
 /// Number of bytes to read from a file at a time. sendfile cannot encrypt, so files are read.

@@ -105,7 +105,8 @@ impl Worker {
         BatchEnd::Close(true)
     }
 
-    /// Writes a complete response for a connection that closes, with or without a request.
+    /// Writes a complete response for a connection that then closes. It may answer a request, or
+    /// reject a client before any request.
     pub fn write_rejection(&self, status: Status, text: &mut Vec<u8>) {
         let body = status_text(status, "");
         begin_head(text, status);

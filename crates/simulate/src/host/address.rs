@@ -96,13 +96,13 @@ impl InTurn {
         &self.lines[range.start as usize..range.end as usize]
     }
 
-    /// The number of lines of the call that has most lines.
+    /// The largest number of lines of one call.
     pub fn most(&self) -> usize {
         self.lines.len().div_ceil(self.touch.every as usize)
     }
 }
 
-/// Of a region's lines, one in this many belongs to a scattered structure.
+/// One in this many lines of a region belongs to a scattered structure.
 const SCATTERED_ONE_IN: u32 = 4;
 
 /// `count` lines of a region of `count * SCATTERED_ONE_IN`, in an order that `seed` decides.

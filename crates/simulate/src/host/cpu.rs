@@ -164,7 +164,7 @@ struct Place {
     offset: u32,
 }
 
-/// The lines of an operation that are the next ones of a rotation.
+/// A range of the lines of an operation. A rotation supplies these lines.
 #[derive(Clone, Copy, Debug)]
 struct Rotated {
     rotation: usize,
@@ -184,7 +184,7 @@ struct Plan {
     rotated: Box<[Rotated]>,
     /// Lines of the shared structure, after those of `places`.
     shared: Box<[InTurn]>,
-    /// Touches of other structures part by part, after those.
+    /// Touches that access another structure part by part. Their lines follow those of `shared`.
     in_turn: Box<[Touch]>,
 }
 
@@ -222,7 +222,7 @@ impl Plan {
         }
     }
 
-    /// Number of lines of the call that has most lines.
+    /// The largest number of lines of one call.
     fn most(&self) -> usize {
         let shared = self.shared.iter().map(InTurn::most);
         let in_turn = self
@@ -426,8 +426,9 @@ impl Cpu {
         cost.tlb_misses += front.tlb_misses;
     }
 
-    /// Charges the costs of every frame that belong to none of its layers: accesses to device
-    /// registers (charged to the driver's operation `driver`), the background, and the profiler.
+    /// Charges the costs that every frame has besides the operations of its layers: accesses to
+    /// device registers (charged to the driver's operation `driver`), the background, and the
+    /// profiler.
     pub fn run_per_frame(&mut self, driver: Operation) {
         self.now += self.device_access_cycles;
         self.costs[driver as usize].cycles += self.device_access_cycles;
@@ -450,7 +451,7 @@ impl Cpu {
         self.costs[Operation::DriverInterrupt as usize].cycles += self.interrupt_access_cycles;
     }
 
-    /// Prefetches that an operation consists of, as `kind` has it.
+    /// Fetches the lines of an operation ahead, by prefetches or by loads, as `kind` says.
     pub fn run_ahead(&mut self, operation: Operation, kind: FetchAhead) {
         match kind {
             FetchAhead::Prefetch => self.run_prefetch(operation),
@@ -458,7 +459,7 @@ impl Cpu {
         }
     }
 
-    /// Issues prefetches of an operation's lines; costs its instructions.
+    /// Issues prefetches of an operation's lines. The cost is that of its instructions.
     fn run_prefetch(&mut self, operation: Operation) {
         let plan = &self.plans[operation as usize];
         for place in &plan.places {
@@ -514,7 +515,8 @@ impl Cpu {
 
     /// A buffer for data to be sent: the one freed last.
     pub fn allocate_mbuf(&mut self) -> Mbuf {
-        // Buffers above the number with addresses share those of earlier ones.
+        // If there are more buffers than addresses, further buffers share the addresses of earlier
+        // ones.
         let mbuf = self.free_mbufs.pop().unwrap_or_else(|| {
             self.mbufs += 1;
             Mbuf(self.mbufs - 1)
@@ -541,7 +543,8 @@ impl Cpu {
         self.free_mbufs.push(mbuf);
     }
 
-    /// The next frame to be sent has this header buffer and descriptor.
+    /// The following operations are on the header buffer and the descriptor of the next frame to be
+    /// sent.
     pub fn at_next_send(&mut self) {
         let number = self.sent;
         self.sent = self.sent.wrapping_add(1);

@@ -169,8 +169,8 @@ pub struct Structures {
     pub process: u32,
     pub shared: u32,
     pub code: u32,
-    /// The share of a connection's lines that is touched: 1 as the fields are declared, less if fields
-    /// that are used together are adjacent.
+    /// The share of a connection's lines that is touched. It is 1 if the fields are in their
+    /// declared order, and less if fields that are used together are adjacent.
     pub field_share: f64,
 }
 

@@ -27,7 +27,8 @@ pub struct FrontEndCost {
     pub tlb_misses: u64,
 }
 
-/// The code of each operation, and the translation buffer. Without either, its part costs nothing.
+/// The code of each operation, and the translation buffer. A machine without an instruction cache
+/// has no cost of fetching, and one without a translation buffer has no cost of translating.
 pub struct FrontEnd {
     /// Code by `Operation as usize`; empty without an instruction cache.
     code: Box<[Box<[InTurn]>]>,

@@ -1,4 +1,5 @@
-//! The host: a processor that serves kernel jobs before the server's, as interrupts do.
+//! The host: a processor that serves kernel jobs before the server's jobs, as a processor serves
+//! interrupts before programs.
 //!
 //! [`kernel`] is the network stack and its system calls, with [`bypass`] for connections on the NIC;
 //! [`web_server`] and [`bulk_sender`] are the programs that use it; [`cpu`] charges each operation of

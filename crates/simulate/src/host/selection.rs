@@ -1,9 +1,9 @@
 //! The policies by which the host offers connections to the NIC (OSDI 2006, section 3.3, and two
 //! more).
 //!
-//! A policy decides when a connection is established and at each enqueue to its send buffer. Two
-//! policies are not in the paper. Both estimate a threshold from ended connections, such that the
-//! connections above it fill the NIC:
+//! A policy decides at two times: when a connection is established, and at each enqueue to its send
+//! buffer. Two policies are not in the paper. Both estimate a threshold from ended connections,
+//! such that the connections above it fill the NIC:
 //!
 //! - `lifetime` hands a connection off when it is longer than the threshold. With a heavy tail, a long
 //!   connection is likely to last. The threshold follows from the traffic; that of `threshold n` is
@@ -91,9 +91,9 @@ impl Ranks {
         }
     }
 
-    /// The least length for which connections of this length or longer send, after reaching it, at
-    /// most `share` of all enqueues. Ranks are lengths, and the use of a connection is its
-    /// enqueues.
+    /// The least length for which this holds: connections of this length or longer make at most
+    /// `share` of all enqueues after they have reached it. Here the rank of a connection is its
+    /// length, and its use is its enqueues.
     fn least_length(&self, share: f64) -> u32 {
         let room = share * self.used.iter().sum::<f64>();
         let (mut connections, mut used) = (0.0, 0.0);
@@ -227,7 +227,7 @@ mod tests {
             selection.ended(ended.enqueues, ended);
         }
         let mut full = selection.clone();
-        // Room for one connection in ten, which the tenth with the most enqueues fills.
+        // There is room for one connection in ten. The tenth with the most enqueues fills it.
         assert!(selection.at_establishment(heavy, 0.1));
         assert!(!selection.at_establishment(light, 0.1));
         assert!(

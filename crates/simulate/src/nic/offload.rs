@@ -149,7 +149,8 @@ impl Nic {
                 self.take_segment(id, &segment, host, context);
             }
             (CommandKind::Forward(segment), None) => {
-                // The frame crossed a restore: it returns to the host and was not delivered.
+                // The connection was restored while the host forwarded this frame: the frame
+                // returns to the host and was not delivered.
                 context.measure.frames.to_server.delivered -= 1;
                 let frame = Frame {
                     connection: id,
@@ -175,7 +176,7 @@ impl Nic {
                 end.tcp.close();
                 self.transmit(id, context);
             }
-            // The command crossed a restore.
+            // The connection was restored while this command was under way.
             (CommandKind::Send { .. } | CommandKind::Read { .. } | CommandKind::Close, None) => {
                 host.return_command(command, context);
             }

@@ -174,7 +174,7 @@ fn slow_start_sends_the_initial_window_and_one_more_for_each_acknowledgment() {
     assert_eq!(
         pair.burst().len(),
         2,
-        "RFC 5681, 3.1: one for the room, one for the growth"
+        "RFC 5681, 3.1: one for the segment acknowledged, one for the larger window"
     );
 }
 

@@ -28,7 +28,7 @@ pub struct Sender {
     pub nxt: Sequence,
     /// One past the highest number sent.
     pub max: Sequence,
-    /// One past the last byte the application has queued; the FIN's number once that is queued.
+    /// One past the last byte the application has queued; the FIN's number once the FIN is queued.
     pub data_end: Sequence,
     pub fin_queued: bool,
     /// Whether the application will queue more at once; a partial segment then waits.
@@ -195,7 +195,8 @@ impl Sender {
         self.update_window(segment);
         if acknowledgment == self.una {
             if opened && self.syn_acknowledged {
-                // The peer did not accept the probe of its shut window: send from there again.
+                // The peer did not accept the probe of its shut window: send again from the first
+                // byte of the probe.
                 self.nxt = self.una;
                 self.deadline = None;
             }

@@ -49,11 +49,12 @@ pub struct Summary {
     pub sessions: u64,
     /// Requests of a session.
     pub requests_per_session: Spread,
-    /// The shares that the sessions with the fewest and with the most packets have in all packets
-    /// that the server sends.
+    /// The sessions with the fewest and with the most packets: their shares of all packets that the
+    /// server sends.
     pub session_packets: SessionPackets,
-    /// A point for 0 %, 1 % and so on to 100 % of the sessions, those with the fewest packets:
-    /// their shares of the packets and of the bytes. Empty without sessions.
+    /// A point for 0 %, 1 % and so on to 100 % of the sessions, counted from the session with the
+    /// fewest packets. It has the shares of these sessions in the packets and in the bytes. Empty
+    /// without sessions.
     pub session_curve: Vec<CurvePoint>,
     /// Other values of the official World Cup summaries (`*.check`).
     pub check: Check,

@@ -87,7 +87,7 @@ impl<W: Write> TraceWriter<W> {
         self.output.write(&self.line)
     }
 
-    /// Writes a request of a numbered client, which has no log line.
+    /// Writes a request of a numbered client. The source has no log line of it.
     pub(crate) fn numbered_entry(
         &mut self,
         client: u32,
