@@ -11,7 +11,7 @@
     listening.py    the address at which a server listens
     bounds.py       the share of processor time that a change can remove
     of_run.py       advice on the points of a measured run
-    glance.py       the change most worth trying, beside or after another verb
+    glance.py       the change most worth trying, found while another verb runs or after it
     advice.py       the changes that apply, ranked, and those that do not, with reasons
     place.py        a network namespace and an interface in it
     settings/       settings that can be read and written: a file for each kind

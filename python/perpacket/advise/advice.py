@@ -148,7 +148,7 @@ def _excluded(change: Change, facts: Facts) -> str:
     server = facts.seen.server
     if change.server and server is None:
         known = " or ".join(change.server)
-        raise NotReadable(f"an option of {known}: `--pid PID` names the server")
+        raise NotReadable(f"it is an option of {known}, and no server was named: `--pid PID`")
     if change.server and server is not None and server.kind not in change.server:
         return f"the server is {server.kind}: it has no such option"
     for one in evidence.excluded:

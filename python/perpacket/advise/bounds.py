@@ -1,8 +1,9 @@
 """The largest effect of a change: the part of processor time that it can remove.
 
 The part is a share of the profile's samples, with Wilson's interval of a share (Wilson, *Probable
-inference, the law of succession, and statistical inference*, JASA 22, 1927). LAWS computes the gain
-in throughput, for a processor that is the limit: the removed work is treated as offloaded.
+inference, the law of succession, and statistical inference*, JASA 22, 1927). The model
+LAWS (`perpacket.models.laws`) computes the gain in throughput if the processor is the limit, as if
+the removed work were offloaded.
 
 A bound counts the named functions. It omits effects on caches and other processes.
 """

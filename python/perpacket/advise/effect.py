@@ -112,7 +112,10 @@ class Effect:
     before: float
     changed: float
     ratio: Interval | None
-    """Changed over before; None if a count is zero."""
+    """The value with the change divided by the value without it.
+
+    None if a count is zero, or with fewer than `LEAST_BLOCKS` blocks.
+    """
     verdict: Verdict | None = None
     """The verdict on a cost; None for other quantities."""
 
@@ -126,7 +129,7 @@ class Effects:
     others: tuple[Effect, ...]
     layers: tuple[Effect, ...]
     floor: float
-    """Half-width of the ratio of unchanged windows, as a share."""
+    """Half the width of the interval of the ratio of unchanged windows, as a share."""
     unit: str
     blocks: int
 
@@ -320,7 +323,7 @@ def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> 
 
 
 def half_width(ratio: Interval) -> float:
-    """Half the width of a ratio's interval in logarithms, which is about a share."""
+    """Half the width of a ratio's interval in logarithms; about a share of the ratio if small."""
     return (math.log(ratio.high) - math.log(ratio.low)) / 2
 
 

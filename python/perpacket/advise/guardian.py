@@ -38,8 +38,8 @@ def main() -> int:
             setting = step.open()
         except Gone:
             return 1
-        # Descriptors keep the namespaces alive. A setting that is opened here, before the trial
-        # begins, has its module imported by then.
+        # Descriptors keep the namespaces alive. Each setting is opened before the trial begins, so
+        # its module is imported already when the guardian must undo.
         setting.place = setting.place.pinned()
         setting.read()
         opened[name_of(step)] = setting

@@ -252,11 +252,11 @@ class Session:
 
 @contextmanager
 def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
-    """A session in which the settings can have these values; restores them at its end.
+    """A session in which the settings can have these values; its end restores the old values.
 
     Nothing is changed before every setting has been checked, the journal is on disk and the
-    guardian is ready. Raises `MachineLacks` while another trial's journal exists, and what `check`
-    raises.
+    guardian is ready. Raises `MachineLacks` while another trial's journal exists, and the errors of
+    `Setting.check`.
     """
     file = path()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -183,7 +183,7 @@ def sockets(pids: tuple[int, ...]) -> int:
                 with contextlib.suppress(FileNotFoundError):
                     found += os.readlink(entry.path).startswith("socket:")
         except PermissionError:
-            raise NotReadable(f"the connections of process {pid}: it has another user") from None
+            raise NotReadable(f"the connections of process {pid}: another user owns it") from None
         except FileNotFoundError:
             continue
     return found

@@ -83,7 +83,7 @@ class Profile:
 
     @property
     def is_of_accounts(self) -> bool:
-        """Whether the profile is from the kernel's accounts, which need no right."""
+        """Whether the profile is from the kernel's accounts of time, which need no right."""
         return self.document.get("backend") == "accounts"
 
     @property
@@ -166,7 +166,7 @@ NO_LAYERS = "the profile has no layers and call chains: perf is not permitted (`
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """A test whether a function matches a pattern; `*` ends a pattern that is a prefix."""
+    """A test whether a function matches a pattern. A pattern that ends in `*` is a prefix."""
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}
     starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
     return lambda function: function in exact or (bool(starts) and function.startswith(starts))

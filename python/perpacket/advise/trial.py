@@ -156,7 +156,7 @@ class Outcome:
 
 
 Report = Callable[[str, float], None]
-"""A function of a sentence on the results so far, and of the finished share of the windows."""
+"""A function that gets a sentence on the results so far, and the finished share of the windows."""
 
 
 def targets(plan: Plan, place: Place) -> list[Target]:
@@ -402,7 +402,7 @@ class _TrialRunner:
 
     @contextmanager
     def _twin(self, options: Sequence[str]) -> Iterator[str]:
-        """The URL of a twin with these options; if there are none, empty, to load the server."""
+        """The URL of a twin with these options; empty without options: the server gets the load."""
         if not options:
             yield ""
             return
@@ -477,7 +477,7 @@ class _TrialRunner:
             )
         self.notes = (
             *self.notes,
-            f"{text}: the processor time a request includes the work for other clients",
+            f"{text}: the processor time per request includes the work for other clients",
         )
 
     def _window(self, block: int, side: int, url: str) -> Window:
@@ -516,7 +516,8 @@ def differences(found: Effects, own_load: bool) -> list[str]:
     if packets is not None and packets.ratio is not None and not packets.ratio.contains(1.0):
         notes.append(
             f"packets a {found.unit}: {packets.before:.3g} before, {packets.changed:.3g} changed: "
-            f"a packet is not the same work on both sides, so the verdict is on the {found.unit}"
+            "a packet is not the same work on both sides, so the verdict compares the cost of a "
+            f"{found.unit}"
         )
     rate = by_key.get("units_per_s")
     if not own_load and rate is not None and rate.ratio is not None and not rate.ratio.contains(1):

@@ -270,7 +270,7 @@ def profiler(pid: int | None, requests: str, cpus: str) -> Iterator[tuple[Profil
 
 
 def _started(options: Sequence[str], stack: ExitStack) -> Profiler:
-    """A profiler that has printed its first slice, and ends with the stack."""
+    """A profiler that has printed its first slice. It ends when `stack` closes."""
     running = Profiler(stack.enter_context(live.windows(options, SLICE_S)))
     running.wait()
     return running

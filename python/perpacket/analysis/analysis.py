@@ -86,7 +86,7 @@ class Analysis:
     conclusions: tuple[Conclusion, ...]
     """The document's conclusions, where its figures name them."""
     headline: str
-    """A sentence on the agreement of the run with published values, or of methods."""
+    """A sentence on the agreement of the run with published values, or between methods."""
     scores: tuple[Score, ...]
     disagreements: tuple[Comparison, ...]
     contests: tuple[ContestResult, ...]
@@ -186,7 +186,7 @@ def headline_of(
     methods: Sequence[MethodComparison],
     changes: Sequence[ChangeSet],
 ) -> str:
-    """A sentence on the agreement with published values or of methods; empty without either."""
+    """A sentence on the agreement with published values or between methods; else empty."""
     if methods:
         return headline(methods)
     if changes and not comparisons:

@@ -54,7 +54,7 @@ class Change:
     changed: Interval
     """Processor time (us) of a unit of work."""
     ratio: Interval
-    """Processor time with the change over that without it, paired by block."""
+    """Processor time with the change divided by the time without it, paired by block."""
     packet_ratio: Interval | None
     """The same ratio for the processor time of a packet."""
     layers: tuple[tuple[str, Interval], ...]
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def where(self) -> str:
-        """The load. The name of chosen changes is their load if `load` is empty."""
+        """The load. If `load` is empty, the name of a row of chosen changes is its load."""
         return self.load or (self.name if self.is_chosen else "")
 
     @property

@@ -10,7 +10,7 @@ from perpacket.analysis.wording import plural
 from perpacket.study.quantities import Row, Rows
 
 NEGLIGIBLE_PERCENT: Final = 0.01
-"""Differences of percentages below this, in points, are ignored."""
+"""Differences of percentages below this, in percentage points, are ignored."""
 
 DOUBTS: Final = {
     "client_limited": "the clients were nearly busy and may have been the limit",

@@ -72,7 +72,7 @@ WIDEST_RATIO: Final = 4.0
 """The largest ratio of an interval's bounds; a wider interval does not show a change's size."""
 
 WIDEST_GAIN_PERCENT: Final = 100.0
-"""The widest interval, in points, that shows the size of a gain by offload."""
+"""The widest interval, in percentage points, that shows the size of a gain by offload."""
 
 MOST_FINDINGS: Final = 8
 """The number of findings on the first screen of a report."""
@@ -246,7 +246,7 @@ def _change_findings(evidence: Evidence) -> Findings:
 
 
 def ratio_of(row: Change) -> float:
-    """The cost with a change over the cost without it."""
+    """The cost with a change divided by the cost without it."""
     return row.ratio.value
 
 
@@ -395,7 +395,7 @@ def _calibrated(*figures: Published) -> str:
 
 
 def _line_findings(evidence: Evidence, lead: str) -> Findings:
-    """The changes along the lines of the study's figures."""
+    """The change along each line of the study's figures."""
     rules = {"curve": _curve_rows, "relative": _relative_rows}
     if not evidence.study.published:
         rules |= {"stacked-layers": _cost_rows, "laws": _offload_rows}

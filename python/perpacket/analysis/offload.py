@@ -1,4 +1,4 @@
-"""The largest possible gain by offload in a run: LAWS at the network's share of the processor."""
+"""The largest possible gain by offload in a run, by the model LAWS from the network's share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_SHARE: Final = 0.99
 """The gain is computed for no larger share: it grows without limit as the share approaches 1."""
 
 SHARE: Final = "share"
-"""The event of a layer with its share of the busy processor."""
+"""The last part of the column with a layer's share of the busy processor."""
 
 
 def network_shares(estimates: Estimates, event: str = SHARE) -> dict[str, Interval]:

@@ -58,7 +58,7 @@ class Unit(StrEnum):
 
 
 class Decision(StrEnum):
-    """Whether a rule is broken: whether the ratio matches it."""
+    """Whether a rule is broken. A ratio that matches a rule breaks it."""
 
     BROKEN = "broken"
     KEPT = "kept"

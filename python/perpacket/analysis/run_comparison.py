@@ -56,13 +56,13 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One quantity at one point: the second run over the first."""
+    """One quantity at one point: the second run's value divided by the first run's."""
 
     point: str
     quantity: str
     first: float
     second: float
-    """The mean of the second run; `first` is that of the first."""
+    """The means of the first and of the second run."""
     interval: Interval | None
     """The interval of the ratio; None if a value is zero or below."""
     paired: bool
@@ -165,7 +165,7 @@ class RuleResult:
     def failures(self) -> list[str]:
         """The reasons why the rule fails; empty if it passes.
 
-        A point without a ratio, whose second run failed or has the value zero, is a reason too.
+        A point without a ratio is a reason too: its second run failed or has the value zero.
         """
         found = [f"{self.rule}: at {ratio.point} it is {ratio.text}" for ratio in self.certain]
         if self.unjudged:

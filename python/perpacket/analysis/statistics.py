@@ -214,7 +214,7 @@ def mean(
 
 
 def independent_values(values: Sequence[float]) -> float:
-    """The number of independent values with an equally narrow interval, at most all values.
+    """The number of independent values with an equally narrow interval, at most `len(values)`.
 
     n (1 - r) / (1 + r), where r is the correlation of neighbours (Bayley and Hammersley, The
     Effective Number of Independent Observations, JRSS Supplement 8, 1946). A short series

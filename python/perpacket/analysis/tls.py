@@ -54,7 +54,7 @@ def costs(analysis: Analysis) -> list[TlsCost]:
     found = list(fitted_costs(analysis.estimates, points, list(kinds), analysis.confidence))
     if not found:
         raise ConfigurationError(
-            f"{analysis.study.name}: no TLS beside plain requests in three cases",
+            f"{analysis.study.name}: no server has three cases with both TLS and plain requests",
             hint="run `perpacket study run tls-cost` first",
         )
     return found

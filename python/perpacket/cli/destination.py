@@ -1,4 +1,4 @@
-"""Checks that output files can be written before the work begins."""
+"""Checks, before the work begins, that output files can be written."""
 
 from __future__ import annotations
 

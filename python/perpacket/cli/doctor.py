@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: perpacket doctor --require perf_cpu_wide,tun"
 
 SCHEMA = 2
-"""Version of the JSON this verb prints: 2 put capabilities into groups."""
+"""Version of the JSON this verb prints. Version 2 put capabilities into groups."""
 
 WIDEST = 100
 """The greatest width, in columns: longer lines are hard to read."""

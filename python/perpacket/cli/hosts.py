@@ -25,7 +25,9 @@ def names(text: str) -> list[str]:
     """The machines in a list such as `web1,root@web2:2222`."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
-        raise ConfigurationError("--hosts: expected machines, as web1,web2", parameter="--hosts")
+        raise ConfigurationError(
+            "--hosts: expected machines, such as web1,web2", parameter="--hosts"
+        )
     return found
 
 

@@ -28,7 +28,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set any parameter, as nic.lowat=128; may be repeated. "
+        help="Set any parameter, such as nic.lowat=128; may be repeated. "
         "`perpacket simulate CONFIGURATION --show-config` lists them.",
     ),
 ]

@@ -88,7 +88,7 @@ class Command:
             except subprocess.TimeoutExpired:
                 raise RunFailed(
                     f"`{command}` did not end within {LONGEST_S:g} s",
-                    "end a command that keeps running with `&`",
+                    "put `&` at the end of a command that keeps running",
                 ) from None
             output.seek(0)
             words = output.read().strip().splitlines()

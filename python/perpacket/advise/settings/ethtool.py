@@ -38,8 +38,8 @@ class _Interface:
     def permanent(self, value: str) -> str | None:
         """The command for each start. A systemd.link(5) file has other names for the settings."""
         return (
-            f"run at each start, as from a unit of systemd or a file in /etc/network/if-up.d: "
-            f"{self.command(value)}"
+            "run at each start, for example from a unit of systemd or a file in "
+            f"/etc/network/if-up.d: {self.command(value)}"
         )
 
     def command(self, value: str) -> str:
@@ -72,7 +72,7 @@ class Feature(_Interface):
         return self.call("", lambda ethtool: "on" if self._entry(ethtool)[1].enable else "off")
 
     def check(self, value: str) -> None:
-        """Raise an error for other values, for a fixed feature, and without the rights."""
+        """Raise an error for other values, for a fixed feature, or if the rights are missing."""
         if value not in SWITCHES:
             raise ConfigurationError(f"{self.title()} = {value}: expected on or off", value=value)
 
@@ -143,7 +143,7 @@ class _Parameter(_Interface):
         return str(found)
 
     def check(self, value: str) -> None:
-        """Raise an error for a value that is not a number, and without the rights."""
+        """Raise an error if the value is not a number or the rights are missing."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
         self.check_range(value)

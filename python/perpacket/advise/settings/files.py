@@ -196,7 +196,7 @@ class Masks(Files):
             return MASK + mask_of(named[value] if value in named else cpus_of(value))
         except ValueError:
             raise ConfigurationError(
-                f"{self.title()} = {value}: expected all, none or a list as 0,2-3", value=value
+                f"{self.title()} = {value}: expected all, none or a list such as 0,2-3", value=value
             ) from None
 
     def read(self) -> str:
@@ -209,7 +209,7 @@ class Masks(Files):
         return self.normal(value).removeprefix(MASK)
 
     def check(self, value: str) -> None:
-        """Raise an error for a value that is not a list of processors, and without the rights."""
+        """Raise an error if the value is not a list of processors or the rights are missing."""
         self.normal(value)
         super().check(value)
 
@@ -259,7 +259,7 @@ def cpus_of(text: str) -> list[int]:
 
 
 def mask_of(cpus: list[int]) -> str:
-    """A mask in the kernel's form, as wide as the machine's processors (lib/bitmap-str.c)."""
+    """A mask in the kernel's form, with a bit for each possible processor (lib/bitmap-str.c)."""
     number = sum(1 << cpu for cpu in cpus)
     possible = Path("/sys/devices/system/cpu/possible").read_text().strip()
     width = cpus_of(possible)[-1] + 1

@@ -130,7 +130,7 @@ def _count(tables: Any) -> int:
 
 
 def _replace(tables: Any, count: int) -> None:
-    """Remove the table, or make it with that many rules, in one step of the kernel."""
+    """Remove the table if it exists; unless `count` is 0, make it with that many rules at once."""
     if _present(tables):
         tables.table("del", name=TABLE)
     if count:

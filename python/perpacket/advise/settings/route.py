@@ -42,7 +42,7 @@ class RouteAttribute:
         return value
 
     def check(self, value: str) -> None:
-        """Raise an error for a value that is not a number, and without the rights."""
+        """Raise an error if the value is not a number or the rights are missing."""
         if not value.isdigit():
             raise ConfigurationError(f"{self.title()} = {value}: expected a number", value=value)
         self.write(self.read())

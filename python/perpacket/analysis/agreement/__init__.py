@@ -5,7 +5,7 @@
     share.py        the network stack's share of the processor against file size
     emulated.py     the layers' shares of instructions, beside measured and simulated ones
     throughput.py   throughput against connections
-    handoff.py      the gain of handoff: simulated, by partial handoff, by LAWS
+    handoff.py      the gain of handoff: simulated, and by two models, partial handoff and LAWS
 
 Models have no points of the study. They are computed from measured or simulated runs, seed by seed.
 """

@@ -24,7 +24,7 @@ SIMULATED_INSTRUCTIONS = "simulated instructions"
 """The instructions of simulated runs, which an emulation also counts."""
 
 EVENTS = {MEASURED: "ns", SIMULATED: "cycles", EMULATED: "instructions"}
-"""The event that is a layer's cost, by method."""
+"""The event that each method counts as the cost of a layer."""
 
 STACK = ("tcp", "udp", "ip", "ethernet", "driver", "bypass")
 """The network stack below the system calls. Both methods count these layers separately. The
@@ -52,7 +52,10 @@ def stack_share(row: Row) -> float | None:
 
 
 def share_of(row: Row, names: Sequence[str], event: str = "") -> float | None:
-    """The share of some layers in the busy processor, as a fraction of the method's own event."""
+    """The share of some layers in the busy processor, as a fraction.
+
+    It is counted in `event`, by default that of the method.
+    """
     own = event or EVENTS[str(row["way"])]
     part, whole = layers(own, names)(row), layers(own, BUSY)(row)
     return part / whole if part is not None and whole else None

@@ -80,7 +80,7 @@ def _why_time_differs(measured: Runs, emulated: Runs) -> str:
 
 
 def _why_kernels_differ(simulated: Runs, emulated: Runs) -> str:
-    """The assumption that fails: a layer whose shares of instructions differ most."""
+    """The assumption that fails, with the region whose shares of instructions differ most."""
     region, there, here = _largest_difference(simulated, emulated, costs.share_of_instructions)
     return (
         "that a kernel of 2003 divides its instructions as today's: "

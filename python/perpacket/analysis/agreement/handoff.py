@@ -1,8 +1,8 @@
-"""The gain of handing connections to the NIC: simulated, by partial handoff, and by LAWS.
+"""The gain of handing connections to the NIC: simulated, and by two models.
 
-The inputs of both models are the simulated costs without handoff and with few connections on the
-NIC. The models predict the gain with more connections. The NIC's share of the work is its simulated
-share of the packets.
+The models are partial handoff and LAWS (`perpacket.models`). Their inputs are the simulated costs
+without handoff and with few connections on the NIC. They predict the gain with more connections.
+The NIC's share of the work is its simulated share of the packets.
 """
 
 from __future__ import annotations

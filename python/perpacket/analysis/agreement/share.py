@@ -81,7 +81,7 @@ def predicted(rows: Rows, method: str, names: Mapping[int, str], size: int) -> M
 
 
 def _share_between(ends: list[Row], row: Row) -> float | None:
-    """The share at a run's segments per request, from the costs at the two ends."""
+    """The share at a run's number of segments per request, by the lines through the two ends."""
     at = costs.segments_per_request(row)
     stack, whole = ([_cost(end, names) for end in ends] for names in (costs.STACK, BUSY))
     if at is None:
