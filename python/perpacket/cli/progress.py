@@ -29,7 +29,7 @@ def note(text: str, quiet: bool) -> None:
 
 @contextmanager
 def of_packets(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of simulated packets; yields a function of the finished and the total number."""
+    """A bar of simulated packets; yields a function to update it: `f(done, total)`."""
     with _task(quiet, "simulating", None) as update:
         yield lambda done, total: update(completed=done, total=total or None)
 

@@ -1,7 +1,7 @@
 """Values of options: times, sizes, rates and CPU lists, in the same grammar as the agent's.
 
 A bare number counts seconds, bytes, bits per second or events per second. `tests/quantities.toml`
-lists texts that both accept and texts that both reject.
+lists texts that this module and the agent both accept, and texts that both reject.
 """
 
 from __future__ import annotations

@@ -40,5 +40,5 @@ def replace(arguments: Sequence[str]) -> list[str]:
 
 
 def with_unit(value: str, unit: str) -> str:
-    """A value with a unit: its own, or else that of its old name."""
+    """A value with its own unit, or else with the unit that the option's old name implied."""
     return f"{value}{unit}" if value[-1:].isdigit() else value

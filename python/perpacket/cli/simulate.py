@@ -40,9 +40,9 @@ EXAMPLE = (
 TIMELINE_SUFFIXES = (".csv", ".json", ".parquet")
 
 EXPLANATION_TITLES = {
-    "host": "the host's operations, a {unit}",
-    "nic": "the NIC's work, a {unit}",
-    "queues": "waiting jobs in each queue, a {unit}",
+    "host": "the host's operations, per {unit}",
+    "nic": "the NIC's work, per {unit}",
+    "queues": "waiting jobs in each queue, per {unit}",
 }
 
 LAYER_EVENTS = (
@@ -129,9 +129,9 @@ def simulate(
 
     - ORDER: P (host packets first) or N (order of arrival)
 
-    - LOAD: N (no load control), L (load control), R (with active restore)
+    - LOAD: N (no load control), L (load control), R (L, returns connections)
 
-    - SELECTION: FCFS, Tn (at the n-th enqueue), LIFETIME or ORACLE
+    - SELECTION: FCFS, Tn (at the n-th enqueue to send), LIFETIME or ORACLE
 
     - MIPS: the NIC's million instructions per second
     """

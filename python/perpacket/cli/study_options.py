@@ -63,7 +63,7 @@ FullOption = Annotated[
     bool,
     typer.Option(
         "--full",
-        help="All levels (those of the document, if it states levels) and longer runs.",
+        help="All levels of the factors (the published ones, if there are any) and longer runs.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -71,7 +71,8 @@ OnlyOption = Annotated[
     str | None,
     typer.Option(
         metavar="EXPERIMENTS",
-        help="Run only these experiments, separated by commas. An unknown name lists them.",
+        help="Run only these experiments, separated by commas. The error for an unknown name "
+        "lists all.",
         rich_help_panel=MEASURED,
     ),
 ]

@@ -48,7 +48,8 @@ def info(
     curve: Annotated[
         bool,
         typer.Option(
-            "--curve", help="Also print the shares of packets and bytes by share of sessions."
+            "--curve",
+            help="Also print the shares of packets and bytes that each share of the sessions has.",
         ),
     ] = False,
     chart: Annotated[
@@ -79,7 +80,11 @@ def convert(
     to: ToOption,
     source_format: FromOption = None,
     object_paths: Annotated[
-        Path | None, typer.Option(help="Paths of a World Cup trace's objects: number and path.")
+        Path | None,
+        typer.Option(
+            help="File with the paths of a World Cup trace's objects, in lines of a number and a "
+            "path."
+        ),
     ] = None,
     mappings: Annotated[
         Path | None, typer.Option(help="Write the paths of the objects and their numbers.")
@@ -125,7 +130,10 @@ def synthesize(
     connections: Annotated[
         int,
         typer.Option(
-            min=1, max=2**32 - 1, help="Clients of S and D, and the size of their file set."
+            min=1,
+            max=2**32 - 1,
+            help="Number of clients of workloads S and D. The size of their file set depends on "
+            "it.",
         ),
     ] = 2048,
     to: ToOption = "common",

@@ -244,7 +244,9 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
             for line in shown.wrapped(shown.headline(one), columns):
                 output.write_line(line)
             if one.kept:
-                output.write_line(f"kept; command for each start of the machine: {one.kept}")
+                output.write_line(
+                    f"kept; to have it after each start of the machine, run: {one.kept}"
+                )
         if outcome.combinations:
             allocation, unit = trials.allocation(outcome)
             output.write_text_table(shown.factorial_table(allocation, unit))

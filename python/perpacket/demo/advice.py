@@ -1,6 +1,6 @@
 """Advice on `perpacket serve web` on this machine, and a trial of the best change.
 
-The server sends the demo's file over loopback. Advice needs the right to profile and no root. If
+The server sends the demo's file over loopback. Advice needs the right to profile, but not root. If
 the change most worth trying is an option of the server, a short trial tries it on a second server.
 """
 

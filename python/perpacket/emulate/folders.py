@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PART = ".part-"
-"""A part of the name of an incomplete folder, which the process that makes it has locked."""
+"""A part of the name of an incomplete folder. The process that fills the folder holds a lock on
+it."""
 
 
 def cache() -> Path:

@@ -26,7 +26,7 @@ NEEDED = ("e1000", "sch_netem")
 """The needed modules: the driver of the emulated cards, and the queue that adds latency."""
 
 SUFFIXES = ("", ".xz", ".gz", ".zst")
-"""Suffixes of modules without compression and with each kind of it."""
+"""What follows `.ko` in the names of modules: nothing, or the suffix of a compression."""
 
 MAGIC = b"HdrS"
 MAGIC_AT = 0x202
@@ -59,8 +59,8 @@ class Kernel:
 def from_file(file: Path, modules: Path | None = None) -> Kernel:
     """The kernel in a file, with modules from a folder, by default the kernel's in `/lib/modules`.
 
-    Raises `ConfigurationError` when the file is no kernel, or no module folder was found and none
-    of the modules is built in.
+    Raises `ConfigurationError` when the file is no kernel, when `modules` is no folder, or when the
+    folder has modules but not the card's driver.
     """
     try:
         content = file.read_bytes()

@@ -28,13 +28,15 @@ from perpacket.errors import MachineLacks, RunFailed
 
 MEMORY_MIB = 1024
 PROCESSOR = "qemu64"
-"""A processor without fast strings, because the emulator counts a `rep` of bytes byte by byte."""
+"""A processor without fast strings. With them, the kernel would use a `rep` of bytes, which the
+emulator counts byte by byte."""
 
 KERNEL_OPTIONS = (
     "console=ttyS0 quiet nokaslr mitigations=off nowatchdog tsc=reliable no_timer_check "
     "random.trust_bootloader=on panic=-1"
 )
-"""Options of the kernel. Symbols need fixed addresses. Watchdogs of clocks are off."""
+"""Options of the kernel. `nokaslr`, because symbols need fixed addresses. Watchdogs of clocks are
+off."""
 
 OPTIONS = (
     *("-M", "pc", "-accel", "tcg,thread=single", "-smp", "2", "-cpu", PROCESSOR),

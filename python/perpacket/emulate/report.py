@@ -31,7 +31,8 @@ REGIONS = {
     "ethernet": "Ethernet",
     "driver": "Driver",
 }
-"""The regions of TR05-450 by layer; other layers are `Other`, as in `crates/cost`."""
+"""The regions of TR05-450 (Kim and Rixner, Rice University, 2005) by layer; other layers are
+`Other`, as in `crates/cost`."""
 
 FUNCTIONS_SHOWN = 40
 
@@ -82,7 +83,7 @@ def function(row: Row) -> str:
 
 
 GROUPS: dict[str, NameOf] = {"layers": layer, "kinds": kind, "regions": region}
-"""The ways to divide the same counts, by the key of the document."""
+"""The ways to divide the same counts. The keys are those of the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Variant:
         return float(sum(row["instructions"] for row in self.rows if select(row)))
 
     def misses(self, names: Iterable[str], place: int | None, select: Select) -> float:
-        """Misses of the selected rows, of one configuration or of the translation caches."""
+        """Misses of the selected rows in the configuration `place`; None for translation caches."""
         return float(
             sum(
                 row[name] if place is None else row[name][place]

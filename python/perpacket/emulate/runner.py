@@ -1,4 +1,4 @@
-"""Emulations as points of a study: a seed is a variant of phase and layout.
+"""Emulations as points of a study. Each seed has another start of the window and memory layout.
 
 Points that differ only in the size of the second level share one emulation, which models all of
 these sizes in one pass.
@@ -77,7 +77,7 @@ class Plan(BaseModel):
         )
 
     def one_pass(self) -> Plan:
-        """The plan without its second level. Points with equal such plans share an emulation."""
+        """The plan without its second level. Points for which it is equal share an emulation."""
         return self.model_copy(update={"l2_kib": 0, "l2_ways": 0})
 
 
@@ -177,7 +177,7 @@ class EmulatedRunner:
 
 
 class PreparedRunner(EmulatedRunner):
-    """Emulates only with a prepared machine; for studies that also measure and never boot one."""
+    """Emulates only if a machine is prepared, and boots none; for studies that also measure."""
 
     def open_session(self) -> Session:
         """The prepared machine; raises `MachineLacks` when there is none."""
@@ -204,7 +204,7 @@ def result(plan: Plan, passes: Passes, counts: Mapping[str, Any]) -> dict[str, o
 
 
 def values(cost: Mapping[str, Any], label: str) -> dict[str, float]:
-    """A cost of one second level, by the names of results."""
+    """The values of a cost for the second level `label`, by the names of results."""
     found: dict[str, float] = {"share": cost["share"]}
     for key, value in cost.items():
         if not key.endswith("_per_packet"):

@@ -1,4 +1,4 @@
-"""Whether the kernel loads and runs XDP programs, for the router's plane in the driver."""
+"""Whether the kernel loads and runs XDP programs, with which `route` forwards in the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FRAME_BYTES = 64
 CHECK = Check(
     "xdp",
     Group.NETWORK,
-    "`route` has no plane in the driver, and the profiler cannot be checked with a known cost in a "
+    "`route` cannot forward by XDP, and the profiler cannot be checked with a known cost in a "
     "driver",
     "run as root or with CAP_BPF and CAP_NET_ADMIN, on a kernel with BPF",
 )

@@ -19,9 +19,9 @@ class Program:
 
 
 PROGRAMS = (
-    Program("nginx", "`serve web` has no reference", "nginx-light"),
-    Program("wrk", "`load http` has no reference", "wrk"),
-    Program("ab", "`load http` lacks its second reference", "apache2-utils"),
+    Program("nginx", "`serve web` is not compared with nginx", "nginx-light"),
+    Program("wrk", "`load http` is not compared with wrk", "wrk"),
+    Program("ab", "`load http` is not compared with ab", "apache2-utils"),
     Program("ssh", "no studies over several machines", "openssh-client"),
     Program("sshd", "this machine cannot be one of several that are measured", "openssh-server"),
     Program("unshare", "the right to make network namespaces is unknown", "util-linux"),

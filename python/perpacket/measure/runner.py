@@ -171,7 +171,7 @@ class ProbeResult:
     """The missing capabilities of a machine."""
 
     lacking: Mapping[str, str]
-    """The cost of each missing capability, by its name."""
+    """The effect of each missing capability, by its name."""
     unknown: str = ""
     """The reason why nothing is known; runs then try everything."""
 
@@ -182,7 +182,7 @@ class ProbeResult:
 
     @property
     def sentences(self) -> list[str]:
-        """The missing capabilities, as `name: cost`."""
+        """The missing capabilities, as `name: effect`."""
         if self.unknown:
             return [f"the machine's capabilities are unknown: {self.unknown}"]
         return [f"{name}: {cost}" for name, cost in self.lacking.items()]
@@ -197,7 +197,7 @@ def probed(host: Host) -> ProbeResult:
 
 
 def capabilities_lacking(host: Host) -> dict[str, str]:
-    """The cost of each missing capability of a host; raises as `programs.report_of` does."""
+    """The effect of each missing capability of a host; raises as `programs.report_of` does."""
     done = host.run([host.agent(), "probe", "--format", "json"], timeout_s=QUICK_S)
     capabilities = report_of("the probe", host, done).get("capabilities")
     return {

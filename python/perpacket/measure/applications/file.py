@@ -142,7 +142,7 @@ class Definition:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The value of each setting, with those of its option."""
+        """The value of each setting; those of the option replace the application's."""
         found = {name: text for _, part in self.parts for name, text in part.settings.items()}
         option = self.name.partition(CHOICE)[2]
         return found | (self.application.option[option].settings if option else {})

@@ -92,7 +92,8 @@ class Description:
     url: str
     folder: str
     owner: str
-    """The `own_name` of the process that runs the application, and stops it when it ends."""
+    """The `own_name` of the process that runs the application. When the process ends, it stops the
+    application."""
     programs: list[dict[str, str | int]]
     """Each program's name, part and process id."""
 

@@ -2,7 +2,8 @@
 
 Three mechanisms end them. Closing the testbed stops them. The kernel kills each process when the
 thread that started it dies; therefore one thread starts all processes, and this thread lives until
-this process ends. A later run finds the remaining descendants by a mark in their environment.
+this process ends. A later run finds the remaining descendants by a mark in their environment, and
+kills them.
 """
 
 from __future__ import annotations

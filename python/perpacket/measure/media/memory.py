@@ -1,8 +1,8 @@
 """A control group that limits a server's memory, its part of the page cache included.
 
-A group can be made as root, with a memory controller for this host's processes. Media that exceed
-the limit together then do not stay in the page cache, even if the machine has much memory. Without
-a group, the files are only dropped from the cache before each run.
+Making a group needs root, and a memory controller for this host's processes. Media that exceed the
+limit together then do not stay in the page cache, even if the machine has much memory. Without a
+group, the files are only dropped from the cache before each run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A group on the server's host; without the file of a limit it limits nothing."""
+    """A group on the server's host. `limit` is the path of its limit's file; empty for no limit."""
 
     host: Host
     limit: str
@@ -61,9 +61,9 @@ class MemoryGroup:
     def confined(self, command: Sequence[str], plan: MediaPlan) -> tuple[list[str], int | None]:
         """The command in the group, and the limit in bytes; `None` if there is none.
 
-        Only `multiple` is limited: the medium of `unique` stays in memory. A foreign server is not
-        limited: the memory that it needs for a stream is not known, and the kernel kills a server
-        that needs more than its limit.
+        Only runs with the distribution `multiple` are limited: the one medium of `unique` stays in
+        memory. A foreign server is not limited: the memory that it needs for a stream is not known,
+        and the kernel kills a server that needs more than its limit.
         """
         if not self.limit or plan.distribution == "unique" or plan.is_foreign:
             return list(command), None

@@ -31,7 +31,7 @@ class MediaPlan(RunPlan):
     """Rate of each stream without headers."""
     distribution: Distribution = Field(alias="media.distribution", default="unique")
     most_files: int = Field(alias="media.most_files", default=1000, ge=1, le=100_000)
-    """Most media of `multiple`; more clients share them."""
+    """Largest number of media of `multiple`. If there are more clients, they share these."""
     buffering: Buffering = Field(alias="server.buffering", default="shared")
     buffer_packets: int = Field(alias="server.buffer_packets", default=10, ge=1, le=10_000)
     server_kind: ServerKind = Field(alias="server.kind", default="perpacket")
@@ -40,8 +40,8 @@ class MediaPlan(RunPlan):
     server_url: str = Field(alias="server.url", default="")
     """The URL below which that server serves the files of `{root}`."""
     readers: int = Field(alias="server.readers", default=256, ge=1, le=1024)
-    """Concurrent reads of `shared` and `mapped`. With the other kinds, each stream reads by
-    itself: on a slow disk, fewer readers here would favour those kinds."""
+    """Concurrent reads of `shared` and `mapped`. In the other kinds, each stream reads for
+    itself: with fewer readers here, a slow disk would favour the other kinds."""
     read_ms: float = Field(alias="disk.read_ms", default=0, ge=0, le=10_000)
     """Delay added to each read of `serve media` from a disk that is faster than this."""
     memory_share: float = Field(alias="disk.memory_share", default=0.25, gt=0, le=1)

@@ -97,7 +97,7 @@ def _sentences(media: disk.Media, memory: MemoryGroup, plans: list[MediaPlan]) -
 
 
 def check_commands(server: Host, plans: Iterable[MediaPlan]) -> None:
-    """Raise `ConfigurationError` if another server replaces several, or has no program."""
+    """Raise `ConfigurationError` if a command would replace several servers, or has no program."""
     plans = list(plans)
     commands = [plan.server_command for plan in plans if plan.server_command]
     if commands and len({plan.buffering for plan in plans}) > 1:

@@ -82,7 +82,7 @@ class RouterPlan(RunPlan):
     duration_s: float = Field(alias="run.duration_s", default=2.0, gt=0, allow_inf_nan=False)
     warmup_s: float = Field(alias="run.warmup_s", default=0.5, ge=0, allow_inf_nan=False)
     rate_pps: int = Field(alias="load.rate_pps", default=100_000, ge=1)
-    """Offered frames per second of a trial of the loss."""
+    """Offered frames per second of the trial that measures the loss (`load.kind` is `loss`)."""
     trial_s: float = Field(alias="search.trial_s", default=0.5, gt=0, allow_inf_nan=False)
     resolution: float = Field(alias="search.resolution", default=0.05, gt=0, lt=1)
     """The search ends when rates with and without loss are this share apart."""
@@ -129,7 +129,10 @@ class RouterPlan(RunPlan):
         """
         plain = self.routes == "static" and self.processors == "divided" and not self.cross_bps
         if not plain and (self.kind != "tcp" or self.plane != "kernel"):
-            raise ValueError("expected load.kind tcp and router.plane kernel with it")
+            raise ValueError(
+                "RIP, cross traffic and router.processors other than divided: expected load.kind "
+                "tcp and router.plane kernel"
+            )
         within_pairs = {0, 1}, {2, 3}
         if self.processors != "divided" and not all(
             any(set(flow) <= pair for pair in within_pairs)

@@ -2,8 +2,8 @@
 
 Before the first run, `route check` checks every frame that the router forwards, over each plane of
 the points. The runner also tries whether the kernel allows XDP to forward, and whether it allows
-live frames as load. Without XDP it leaves out the points that need it. Without live frames, a
-packet socket sends the frames. The report says so.
+live frames of `BPF_PROG_RUN` as load. Without XDP it leaves out the points that need it. Without
+live frames, a packet socket sends the frames. The report says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from perpacket.study.point import Point
 from perpacket.study.runner import SetupDescription
 
 CHECK_S = 120.0
-"""Time limit of the oracle, which waits for frames that must not arrive."""
+"""Time limit of the oracle, `route check`, which waits for frames that must not arrive."""
 
 OpenRouted = Callable[[RouterPlan], AbstractContextManager[RoutedTestbed]]
 
@@ -101,7 +101,7 @@ class RouterRunner(MeasuredRunner[RouterSetup]):
 
 
 def lack_of(testbed: RoutedTestbed, plan: RouterPlan) -> str:
-    """The reason why the machine cannot run a plan, its plane aside; empty if it can."""
+    """The reason why the machine cannot run a plan, whatever its plane; empty if it can."""
     if plan.testbed == "ssh":
         return machines.lack_of(plan)
     if plan.routes == "rip" and (reason := rip.lack()):
@@ -117,7 +117,7 @@ def lack_of(testbed: RoutedTestbed, plan: RouterPlan) -> str:
 
 
 def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str]:
-    """Check whether the router keeps the rules; returns a summary and a sentence on a breach.
+    """Check the router by RFC 1812 and others; returns a summary and a sentence on a breach.
 
     Raises `MachineLacks` if the plane is not allowed.
     """

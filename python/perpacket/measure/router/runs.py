@@ -108,7 +108,7 @@ def plane(
 ) -> Iterator[MonitoredProcess | None]:
     """Forward by the kernel or by a program in XDP inside the context.
 
-    A host's veth device receives frames that XDP redirects only if it has an XDP program itself.
+    To receive frames that XDP redirects, a host's veth device must have an XDP program itself.
     The devices in `programmed` have one already. Raises `MachineLacks` if XDP is not allowed.
     """
     if kind == "kernel":

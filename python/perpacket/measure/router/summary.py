@@ -2,7 +2,8 @@
 
 A packet is a frame that one of the router's interfaces received or sent. A forwarded packet is a
 sent frame, so it counts once. The router runs no program of its own: user code on its processors
-belongs to other programs. It is no part of a packet's cost, and a large share of it is a doubt.
+belongs to other programs. It is no part of a packet's cost. If its share is large, the run has the
+doubt `others_ran`.
 """
 
 from __future__ import annotations
