@@ -5,7 +5,7 @@ and a crossing takes S divided by the bus's bandwidth. Source: Isa 2003, chapter
 3.14 and table 3.1. Paths, transactions and servers are data: `data/bounds.toml`, or a user's file.
 
 The source adds the times of all crossings (`overlap=False`). With `overlap=True` the buses work in
-parallel and the busiest bus is the limit, which is an upper bound for machines with caches and DMA.
+parallel and the busiest bus is the limit: an upper bound for machines with caches and DMA.
 Both assume that processing takes no time, unless `Work` has a processor time (T_CPU of equations
 3.9 to 3.11). `perpacket.models.data_movement` has a function for each equation of the source.
 """

@@ -17,8 +17,8 @@ with `as_printed` can also use the printed form:
 
 - Equation 3.6 divides S by the 32 bytes of a cache line, although the bandwidth counts bytes. The
   difference is also in equations 3.9, 3.10, 3.12 and 3.13. Table 3.1 uses them as printed.
-- Equation 3.4 multiplies the cycles of misses by CPI, although MP is in cycles. Both agree for one
-  cycle per instruction.
+- Equation 3.4 multiplies the cycles of misses by CPI, although MP is in cycles. The two forms
+  agree for one cycle per instruction.
 - Section 3.3.1 computes a miss rate of 6.25 % from 16 words in a line. Its line has 32 bytes, 8
   words of 4 bytes: the rate is 12.5 %.
 - Section 3.4.3 concludes that all servers exceed 2 GByte/s. The bounds of its table 3.1 are 1862 to

@@ -47,7 +47,7 @@ def gain_of_cheaper_part(
     leaves the host too. Shares are fractions of busy CPU time. Section 5.2 of *Communication
     Breakdown* halves the cost of perl in SlashCode. The gain that it prints, 62.5 %, follows if
     perl takes 75 % and the network 1 % of the time. But by its text, perl takes 75 % of httpd's
-    time, which is at most 56 % of all time. From this a gain of 40.8 % follows.
+    time, so at most 56 % of all time. From this a gain of 40.8 % follows.
     """
     part = numbers("part share", part_share, high=1.0)
     network = numbers("network share", network_share, high=1.0)
@@ -125,7 +125,7 @@ def offload(
 
 
 def best_share(gamma: float, alpha: float, beta: float = 1.0) -> float:
-    """The share `p`, at most 1, at which host and NIC are equally busy; more gains nothing.
+    """The share `p`, at most 1, at which host and NIC are equally busy: a larger `p` gains nothing.
 
     p = (gamma+1)/(1 + beta alpha) solves (gamma+1-p) = p beta alpha.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The cost of a request: `fixed` for any size, and `each` for a segment, in one unit."""
+    """The cost of a request: `fixed` for any size and `each` for a segment, in the same unit."""
 
     fixed: float
     each: float
@@ -36,7 +36,7 @@ class Line:
 
 
 def line(first: tuple[float, float], second: tuple[float, float]) -> Line:
-    """The line through two pairs of segments per request and cost.
+    """The line through two points, each a pair: segments per request, and cost of the request.
 
     Raises `ConfigurationError` if the numbers of segments are equal.
     """

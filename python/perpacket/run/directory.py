@@ -206,8 +206,9 @@ class RunDirectory:
     def missing(self) -> list[tuple[Point, int]]:
         """The runs that are due: all points with one seed, then all points with the next.
 
-        In this order an interrupted study covers every point. With a stopping rule, the results of
-        these runs may make others due. Raises `CorruptObservation` when an observation is damaged.
+        In this order the runs of an interrupted study are spread over all points. With a stopping
+        rule, the results of these runs may make others due. Raises `CorruptObservation` when an
+        observation is damaged.
         """
         have = {(one.point, one.seed): one for one in self.read_observations()}
         due = {point.name: self._due(point, have) for point in self.configuration.points}

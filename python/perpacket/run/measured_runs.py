@@ -83,8 +83,8 @@ def resume(
 ) -> int:
     """Run the missing observations of `directory`; returns the number of new ones.
 
-    Raises `ConfigurationError` when the testbed has changed since the first runs, because one table
-    must not mix two testbeds, and what `execute` and `simulated_runs.execute` raise.
+    Raises `ConfigurationError` when the testbed has changed since the first runs: one table must
+    not mix two testbeds. Also raises what `execute` and `simulated_runs.execute` raise.
     """
     runner = study.measurer
     assert runner is not None
@@ -127,8 +127,8 @@ def _set_up(
 ) -> Iterator[SetupDescription]:
     """Set up the runner's machines.
 
-    If the machines lack something, raise `MachineLacks`; unless `is_required`, leave out all points
-    instead.
+    If the machines lack something, raise `MachineLacks` if `is_required`, else leave out all
+    points.
     """
     with ExitStack() as stack:
         setup = SetupDescription({})

@@ -69,7 +69,7 @@ def _begin(
     on_progress: ProgressFunction | None,
 ) -> RunDirectory:
     executor = _checked_executor(study, executor)
-    # Find the points that cannot run before anything is written.
+    # Before anything is written, find the points that cannot run.
     for point in configuration.points:
         study.runner_of(point).prepare(point, configuration.seeds[0], timeline=False)
     if study.measured_runner is not None:
@@ -89,8 +89,8 @@ def resume(
 ) -> int:
     """Run the missing observations of `directory`; returns the number of new ones.
 
-    Raises `ConfigurationError` when another version of perpacket began the run, because one table
-    must not mix two simulators, and what `run` raises.
+    Raises `ConfigurationError` when another version of perpacket began the run: one table must not
+    mix two simulators. Also raises what `run` raises.
     """
     began = directory.configuration.perpacket
     if began != perpacket.__version__:

@@ -1,8 +1,9 @@
 """Decides when a point has enough runs: when its interval is narrow.
 
-The rule uses the runs in the order of their seeds, from the first `least` runs on. A point stops at
-the first number of runs whose interval is narrow enough. This depends only on results, so a study
-that was killed and resumed stops after the same runs as an uninterrupted one.
+The rule is applied to the runs in the order of their seeds: to the first `least`, then with each
+further run. A point stops at the first number of runs whose interval is narrow enough. This depends
+only on results, so a study that was killed and resumed stops after the same runs as an
+uninterrupted one.
 
 Such a rule prefers intervals that are narrow by chance: they contain the true value a little less
 often than stated (Law and Kelton, *Simulation Modeling and Analysis*, section 9.4.1). The effect is

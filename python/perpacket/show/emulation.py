@@ -77,7 +77,7 @@ def last_names(members: Sequence[str]) -> list[str]:
 
 
 def declared_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """The lines that the kernel declares for a direction, beside the lines with misses."""
+    """The kernel's groups of cache lines for each direction, beside the lines with misses."""
     headings = ("structure", "direction", "declared", "of them missed", "missed", "share")
     cells = [
         (
@@ -90,7 +90,10 @@ def declared_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         )
         for row in rows
     ]
-    title = "Lines that the kernel declares for a direction, and their share of its misses"
+    title = (
+        "Cache lines that the kernel declares for a direction, and their share of the structure's "
+        "misses in that direction"
+    )
     return TextTable(title, headings, tuple(cells), right=headings[2:])
 
 

@@ -124,7 +124,7 @@ def all_restored(outcome: Outcome) -> bool:
 
 
 def ratios_of(allocation: Allocation) -> dict[tuple[str, ...], Interval]:
-    """The ratio of costs by each effect of a factorial trial."""
+    """For each effect of a factorial trial, the ratio of the cost with it to that without it."""
     # The effect is half the change between the levels, on logarithms.
     return {
         effect: interval.map(lambda half: math.exp(2 * half))
@@ -156,7 +156,7 @@ def factorial_table(allocation: Allocation, unit: str) -> TextTable:
     )
     return TextTable(
         f"processor time a {unit}: each change, and the interaction of each two "
-        "[95 % interval]; *: the interval excludes no effect",
+        "[95 % interval]; *: the interval excludes zero",
         ("change", "effect", "interval", "", "of the variation"),
         tuple(rows),
         ("effect", "of the variation"),
@@ -164,7 +164,7 @@ def factorial_table(allocation: Allocation, unit: str) -> TextTable:
 
 
 def factorial_document(allocation: Allocation, unit: str) -> dict[str, object]:
-    """The effects of a factorial trial for programs."""
+    """The effects of a factorial trial as JSON, for programs."""
     return {
         "unit": unit,
         "error_share": allocation.error_share,
@@ -193,14 +193,14 @@ def slope_lines(slope: Slope) -> Iterator[str]:
         )
     removed = slope.removal
     yield (
-        f"Extrapolated, not measured: without the {slope.layer_ns:,.0f} ns of {slope.layer} a "
-        f"packet, {slope.rate_title} would change by {100 * removed.value:+.1f} % "
+        f"Extrapolated, not measured: without the {slope.layer_ns:,.0f} ns per packet of "
+        f"{slope.layer}, {slope.rate_title} would change by {100 * removed.value:+.1f} % "
         f"[{100 * removed.low:+.1f}, {100 * removed.high:+.1f}]."
     )
 
 
 def document(outcome: Outcome) -> dict[str, object]:
-    """The result of a trial for programs."""
+    """The result of a trial as JSON, for programs."""
     from perpacket.advise.trial import allocation
 
     return {
@@ -243,7 +243,7 @@ def slope_document(slope: Slope) -> dict[str, object]:
 
 
 def effects_document(found: Effects) -> dict[str, object]:
-    """The quantities of a trial for programs."""
+    """The quantities of a trial as JSON, for programs."""
     return {
         "unit": found.unit,
         "counted": found.counted,

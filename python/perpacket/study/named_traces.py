@@ -69,7 +69,7 @@ def with_traces(file: StudyFile, traces: Mapping[str, str]) -> StudyFile:
 
 
 def _place(place: PlaceRow, titles: Collection[str], traces: Mapping[str, str]) -> PlaceRow:
-    """The place with a chart for each log, where the title of its chart now ends in their names."""
+    """The place; a chart that is now one chart for each log is replaced by those charts."""
     charts = [
         title
         for chart in place.charts

@@ -13,7 +13,7 @@ POINT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 """Allowed names of points, which are parts of file names."""
 
 MOST_NAMED = 6
-"""The number of points that a message names. It counts the others."""
+"""A message names at most this many points, and counts the others."""
 
 
 class StudyError(ValueError):

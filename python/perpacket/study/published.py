@@ -1,4 +1,4 @@
-"""Figures that a document states, with the quantities of a run that they are compared with."""
+"""Numbers that a document states, with the quantities of a run that they are compared with."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 JudgedBy = Literal["value", "direction"]
-"""Whether the value of a figure is compared, or only the direction of a change."""
+"""Whether the published value is compared, or only the direction of a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One figure that a document states, with the points and the quantity that it is compared with.
+    """One number that a document states, with the points and the quantity that it is compared with.
 
     It has a `value`, or a `minimum`, a `maximum` or both, in `unit`. `resolution` is the step of
     the last printed digit. `point` is the name of the study's point, and `against` that of the
@@ -20,7 +20,7 @@ class Published:
     """
 
     figure: str
-    """Identifier of the figure, as `osdi06/51-PN-rate`."""
+    """Identifier of the number, as `osdi06/51-PN-rate`."""
     where: str
     """The section, table or figure of the document, such as `Figure 5`."""
     statement: str
@@ -34,17 +34,17 @@ class Published:
     resolution: float = 0.0
     against: str | None = None
     calibration: bool = False
-    """Whether the simulator may be calibrated on this figure. Agreement then predicts nothing."""
+    """Whether the simulator may be calibrated on this number. Agreement then predicts nothing."""
     note: str = ""
     judged: JudgedBy = "value"
     conclusion: str = ""
-    """The conclusion of the document that the figure supports, if the study tests one."""
+    """The conclusion of the document that the number supports, if the study tests one."""
     widest: float = math.inf
     """An interval wider than this, in `unit`, agrees with no value."""
 
     @property
     def text(self) -> str:
-        """The published figure in words and digits: `26,663`, `at most 10`, `6 to 10`."""
+        """The published number in words and digits: `26,663`, `at most 10`, `6 to 10`."""
         if self.value is not None:
             return number_text(self.value)
         if self.minimum is not None and self.maximum is not None:
@@ -61,7 +61,7 @@ class Place:
     """A table or figure of a document, with what a study shows of it."""
 
     name: str
-    """A name such as `Figure 5`. The published figures with this name in `where` belong to it."""
+    """A name such as `Figure 5`. The published numbers with this name in `where` belong to it."""
     title: str
     """What the table or figure shows, in other words than the document's."""
     charts: tuple[str, ...] = ()

@@ -131,7 +131,7 @@ MaxSpareServers {processes}"""
 """The pool of Apache's MPM prefork."""
 
 BLOCKS = {"worker_processes": "", "multi_accept": "events", "accept_mutex": "events"}
-"""The block of a directive of nginx; the others are in `http`."""
+"""The nginx block that contains each directive; all other directives belong in `http`."""
 
 
 def lack(host: Host, kind: PeerKind) -> str:

@@ -15,7 +15,7 @@ TlsKey = Literal["", "rsa", "ecdsa"]
 """RSA with 2048 bits, or ECDSA on the curve P-256."""
 
 SEGMENT_BYTES = 1460
-"""Writes of the bulk sender, a segment each: TR05-450, section 5.1."""
+"""The size of a write of the bulk sender, so that each fills a segment: TR05-450, section 5.1."""
 
 
 class Plan(RunPlan):
@@ -28,15 +28,15 @@ class Plan(RunPlan):
     write_bytes: int = Field(alias="load.write_bytes", default=SEGMENT_BYTES, ge=1)
     """Bytes that the bulk sender writes at a time."""
     requests: int = Field(alias="load.requests", default=0, ge=0)
-    """Requests of a window, each on a connection of its own; the window ends no later than at
-    `run.duration_s`. 0 for a window of that time."""
+    """Requests of a window, each on a connection of its own; the window lasts `run.duration_s` at
+    most. With 0 it always lasts that long."""
     users: int = Field(alias="load.users", default=0, ge=0)
     keep_alive: bool = Field(alias="load.keep_alive", default=True)
     requests_per_connection: int = Field(alias="load.requests_per_connection", default=0, ge=0)
     """Requests of one file after which a client opens a new connection; 0 for no limit."""
     tls_resumption: bool = Field(alias="load.tls_resumption", default=True)
     tls_version: Literal["", "1.2", "1.3"] = Field(alias="load.tls_version", default="")
-    """The only version that clients offer; empty for the newest that the server has."""
+    """The only TLS version that clients offer; empty for the newest that the server has."""
     file_set_connections: int = Field(alias="load.file_set_connections", default=0, ge=0)
     trace: str = Field(alias="load.trace", default="")
     """A recorded trace; empty for a synthesized one."""

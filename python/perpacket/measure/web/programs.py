@@ -66,7 +66,7 @@ def without(command: Sequence[str], names: Sequence[str]) -> list[str]:
 def load_http(
     host: Host, plan: Plan, url: str, part: tuple[int, int], seed: int, trace: str
 ) -> list[str]:
-    """Load on a web server; `part` is the number of this client, from 1, and how many there are.
+    """Load on a web server; `part` is this client's number, from 1, and the number of clients.
 
     Each client gets the whole load as options and runs its part.
     """

@@ -33,7 +33,8 @@ from perpacket.measure.summary import (
 from perpacket.measure.web.plan import Plan
 
 ERRORS_MOST = 0.01
-"""SPECweb99 lets a connection conform with under 1 % errors; with more it is another workload."""
+"""In SPECweb99 a connection conforms if it has under 1 % errors. A run with more is not SPECweb99's
+workload."""
 
 WRONG_MOST = 0.001
 """A run of an application fails if a larger share of its answers is wrong."""
@@ -139,7 +140,7 @@ def _cpu_us_per_request(result: Mapping[str, object]) -> float | None:
 
 
 def _segments(profile: Answer) -> float:
-    """TCP segments sent and received in the window; the frames where segments are not counted."""
+    """TCP segments sent and received in the window, or frames if it has no count of segments."""
     packets = numbers(profile.get("packets"))
     ways = ("segments_sent", "segments_received")
     return sum(number(packets.get(way, 0)) for way in ways) or frames(profile)

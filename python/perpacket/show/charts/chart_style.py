@@ -1,7 +1,7 @@
 """The style of all charts: widths, fonts, dashes, legends and axes.
 
 A chart has two widths, `WIDE` for a screen or paper and `NARROW` for a phone, with text of the same
-size. A shape, a dash or the order always shows the same as a colour.
+size. What a colour shows is always shown by a shape, a dash or the order too.
 """
 
 from __future__ import annotations

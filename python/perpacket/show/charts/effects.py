@@ -32,7 +32,7 @@ MOST_BARS: Final = 16
 
 
 def bars_of(figure: Figure, analysis: Analysis) -> Plot | None:
-    """The effects of a two-level design on a quantity, by the share they explain."""
+    """The effects of a two-level design on a quantity; those that explain the most are first."""
     effects = analysis.summary.effects if analysis.summary else ()
     found = next((one for one in effects if one.quantity == figure.y), None)
     # The mean explains nothing.

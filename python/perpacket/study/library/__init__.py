@@ -1,6 +1,6 @@
 """The studies that come with perpacket: one folder for each published document.
 
-A folder has `study.toml`, the study, and `published.toml`, the document's figures. `common/` has
+A folder has `study.toml`, the study, and `published.toml`, the document's numbers. `common/` has
 tables that several studies include. `agreement` has no document: it compares methods with each
 other, by a function of `perpacket.analysis.agreement`.
 """
@@ -89,7 +89,7 @@ def of_run(study: str, definition: str, points: tuple[Point, ...]) -> Study:
     """The study of a run, with the points of the run.
 
     `definition` is the resolved study in the run directory. A directory of an earlier version has
-    none for a built-in study; the result is then the shortest length that has all points.
+    none for a built-in study; the result is then that study at the shortest length with all points.
     """
     if definition:
         return _limited(load.of_text(definition, Path("study.toml")), study, points)
