@@ -56,11 +56,12 @@ SLEEPER = "import time\nwhile True: time.sleep(0.1)"
 START_S = 10.0
 """Time limit for the exporter's first answer."""
 
-WINDOW_S = 0.3
-"""Length of a window."""
+WINDOW_S = 0.5
+"""Length of a window: the exporter reads its samples and counters once in it."""
 
-SETTLE_S = 0.2
-"""Time after the start or the end of an exporter before a window."""
+SETTLE_S = 0.7
+"""Time after the start or the end of an exporter before a window. Half a second after its start,
+the exporter reads the names of all control groups for the first time."""
 
 FREQUENCY_HZ = 97
 """The exporter's default rate of samples."""

@@ -97,9 +97,9 @@ pub struct Packets {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// TCP segments sent, before segmentation offload, retransmissions included.
+    /// TCP segments sent, as links carry them. Linux includes retransmissions.
     pub segments_sent: u64,
-    /// TCP segments received, before they are merged.
+    /// TCP segments received, after receive offload has merged them.
     pub segments_received: u64,
     /// Retransmitted segments.
     pub segments_retransmitted: u64,
