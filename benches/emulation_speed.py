@@ -44,11 +44,12 @@ get() {{
 }}
 [ -e /plain ] || {{ taskset 2 perpacket-agent guest count eth0 0 0 32 & }}
 sleep 0.1
+[ -e /plain ] || kill -9 $!
 get 500
 while echo '{MARK}'; do get REQUESTS; done
 """
-"""`guest count` attaches the caches, and checks every millisecond whether its frames have
-passed."""
+"""`guest count` attaches the caches. It then wakes up every millisecond to learn whether its frames
+have passed, and is ended, so that both guests do the same work. Attached caches stay attached."""
 
 MEMORY = Memory.of("64K:2", "256K:16,512K:16,1M:16,2M:16", "non-inclusive", "none", 0, "invalidate")
 

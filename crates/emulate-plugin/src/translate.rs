@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use perpacket_emulate::{Block, Function, Instruction, Work};
+use perpacket_emulate::{Block, Instruction, Repetitions, Work, decode};
 use perpacket_memory::Line;
 
 use crate::api::{
@@ -128,67 +128,94 @@ extern "C" fn translated(_id: PluginId, block: *mut TranslatedBlock) {
     };
     if is_first || !plugin.diagnosis.separate {
         watch(plugin, block, &instructions);
-    } else {
+        return;
+    }
+    // Without a limit of turns, it matters only that another processor may have sent frames to the
+    // card, which its driver does.
+    // SAFETY: QEMU is translating this block.
+    let (_, work) = plugin.functions.at(unsafe { qemu_plugin_tb_vaddr(block) });
+    if plugin.options.turn_instructions > 0 || work.is_driver() {
         let number = instructions.len() as *mut c_void;
-        // SAFETY: QEMU is translating this block.
+        // SAFETY: as above.
         unsafe {
             qemu_plugin_register_vcpu_tb_exec_cb(block, other_runs, NO_REGISTERS, number);
         }
     }
 }
 
+/// An instruction that QEMU translates.
+struct Translated {
+    instruction: *mut TranslatedInstruction,
+    decoded: iced_x86::Instruction,
+    effect: Instruction,
+}
+
 /// The instructions of a block and their effects.
-fn instructions(block: *const TranslatedBlock) -> Vec<(*mut TranslatedInstruction, Instruction)> {
+fn instructions(block: *const TranslatedBlock) -> Vec<Translated> {
     // SAFETY: QEMU is translating this block.
     let number = unsafe { qemu_plugin_tb_n_insns(block) };
     let one = |index| {
         let mut bytes = [0; INSTRUCTION_BYTES];
         // SAFETY: as above, and the index is below the number of instructions.
-        let (instruction, length) = unsafe {
+        let (instruction, address, length) = unsafe {
             let instruction = qemu_plugin_tb_get_insn(block, index);
             let into = bytes.as_mut_ptr().cast();
             let length = qemu_plugin_insn_data(instruction, into, bytes.len());
-            (instruction, length)
+            (instruction, qemu_plugin_insn_vaddr(instruction), length)
         };
-        (
+        let decoded = decode(&bytes[..length.min(INSTRUCTION_BYTES)], address);
+        Translated {
             instruction,
-            Instruction::of(&bytes[..length.min(INSTRUCTION_BYTES)]),
-        )
+            decoded,
+            effect: Instruction::of(&decoded),
+        }
     };
     (0..number).map(one).collect()
 }
 
 /// Registers callbacks for the guest's requests, which are loads directly after the mark.
-fn watch_requests(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)]) {
-    for (index, (instruction, what)) in all.iter().enumerate() {
-        // SAFETY: QEMU is translating this instruction.
-        let address = unsafe { qemu_plugin_insn_vaddr(*instruction) };
+fn watch_requests(plugin: &mut Plugin, all: &[Translated]) {
+    for (index, translated) in all.iter().enumerate() {
         let follows = match index.checked_sub(1) {
-            Some(before) => all[before].1 == Instruction::Hypercall,
-            None => plugin.after_mark == Some(address),
+            Some(before) => all[before].effect == Instruction::Hypercall,
+            None => plugin.after_mark == Some(translated.decoded.ip()),
         };
         if follows {
-            on_access(*instruction, request, plugin);
+            on_access(translated.instruction, request, plugin);
         }
-        if *what == Instruction::Hypercall && index + 1 == all.len() {
-            plugin.after_mark = Some(address + perpacket_emulate::HYPERCALL.len() as u64);
+        if translated.effect == Instruction::Hypercall && index + 1 == all.len() {
+            plugin.after_mark = Some(translated.decoded.next_ip());
         }
     }
 }
 
 /// Registers the callbacks for the events of a block of processor 0.
-fn watch(
-    plugin: &mut Plugin,
-    block: *mut TranslatedBlock,
-    all: &[(*mut TranslatedInstruction, Instruction)],
-) {
+fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
     // SAFETY: QEMU is translating this block.
     let address = unsafe { qemu_plugin_tb_vaddr(block) };
     let (function, work) = plugin.functions.at(address);
     let lines = lines(plugin, all);
-    for (instruction, what) in all {
-        on_access(*instruction, access_callback(*what, &work), plugin);
-        let callback: ExecuteCallback = match what {
+    let mut repetitions = Repetitions::default();
+    // A driver's access may be one to a register of its device.
+    if plugin.observer.drops_repeats() && !work.is_hardware_entry && !work.is_driver() {
+        for translated in all {
+            repetitions.read(&translated.decoded, translated.effect != Instruction::Other);
+        }
+    }
+    for (index, translated) in all.iter().enumerate() {
+        let Translated {
+            instruction,
+            effect,
+            ..
+        } = *translated;
+        if !repetitions
+            .repeats()
+            .get(index)
+            .is_some_and(|repeats| *repeats)
+        {
+            on_access(instruction, access_callback(effect, &work), plugin);
+        }
+        let callback: ExecuteCallback = match effect {
             Instruction::TranslationControl => translations_dropped,
             Instruction::PageInvalidation => page_dropped,
             Instruction::InterruptReturn if !work.is_user() => interrupt_returns,
@@ -197,19 +224,24 @@ fn watch(
         let data = ptr::from_mut(plugin).cast();
         // SAFETY: QEMU is translating this instruction.
         unsafe {
-            qemu_plugin_register_vcpu_insn_exec_cb(*instruction, callback, NO_REGISTERS, data);
+            qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data);
         }
     }
-    let block_data = store_block((function, work), all.len() as u32, &lines);
+    let block_data = store_block(Block::new(
+        (function, work),
+        all.len() as u32,
+        &lines,
+        repetitions.accesses() as u16,
+    ));
     // SAFETY: QEMU is translating this block; the data lives until QEMU drops its code.
     unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, block_runs, NO_REGISTERS, block_data) }
 }
 
 /// The lines of a block's code. Consecutive instructions in one line count once.
-fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)]) -> Vec<Line> {
+fn lines(plugin: &mut Plugin, all: &[Translated]) -> Vec<Line> {
     let machine = plugin.machine();
     let mut lines: Vec<Line> = Vec::new();
-    for (instruction, _) in all {
+    for Translated { instruction, .. } in all {
         // SAFETY: QEMU is translating this instruction.
         let (host, length) = unsafe {
             (
@@ -234,8 +266,7 @@ fn lines(plugin: &mut Plugin, all: &[(*mut TranslatedInstruction, Instruction)])
 }
 
 /// Stores a block until QEMU drops its code. Returns the block's address.
-fn store_block(function: (Function, Work), instructions: u32, lines: &[Line]) -> *mut c_void {
-    let block = Block::new(function, instructions, lines);
+fn store_block(block: Block) -> *mut c_void {
     // A callback that panics ends QEMU, so no thread can have left the lock poisoned.
     let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     blocks.push(block).cast()

@@ -50,6 +50,14 @@ impl Work {
         self.is_user
     }
 
+    /// Whether it is code of a network driver.
+    #[must_use]
+    pub fn is_driver(&self) -> bool {
+        self.class
+            .owner
+            .is_some_and(|owner| owner.layer == Layer::Driver)
+    }
+
     /// Whether it calls network drivers.
     #[must_use]
     pub const fn calls_drivers(&self) -> bool {

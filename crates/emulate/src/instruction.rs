@@ -1,5 +1,7 @@
 //! Recognizes the x86-64 instructions that an observer needs, by their bytes.
 
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, Register};
+
 /// The effect of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
@@ -23,29 +25,28 @@ pub enum Instruction {
 /// The bytes of [`Instruction::Hypercall`].
 pub const HYPERCALL: [u8; 7] = [0x0f, 0x1f, 0x80, 0x45, 0x4d, 0x55, 0x31];
 
+/// The displacement of the hypercall's mark.
+const MARK: u32 = u32::from_le_bytes([HYPERCALL[3], HYPERCALL[4], HYPERCALL[5], HYPERCALL[6]]);
+
+/// Decodes the instruction at an address of 64-bit code.
+#[must_use]
+pub fn decode(bytes: &[u8], address: u64) -> iced_x86::Instruction {
+    Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode()
+}
+
 impl Instruction {
-    /// The instruction that begins with these bytes.
+    /// The effect of a decoded instruction.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
-        if bytes == HYPERCALL {
-            return Self::Hypercall;
-        }
-        let is_prefix =
-            |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x3e | 0x66 | 0xf2 | 0xf3 | 0x40..=0x4f);
-        let prefixes = bytes.iter().take_while(|byte| is_prefix(byte)).count();
-        // Bits 3 to 5 of the byte after the opcode extend the opcode or name a register.
-        let middle = |byte: u8| byte >> 3 & 7;
-        match bytes[prefixes..] {
-            [0xe8, ..] => Self::Call,
-            [0xff, operand, ..] if middle(operand) == 2 => Self::Call,
-            [0xc3 | 0xc2, ..] => Self::Return,
-            [0xcf, ..] => Self::InterruptReturn,
-            [0x0f, 0x22, operand, ..] if matches!(middle(operand), 3 | 4) => {
-                Self::TranslationControl
-            }
-            [0x0f, 0x01, operand, ..] if middle(operand) == 7 && operand < 0xc0 => {
-                Self::PageInvalidation
-            }
+    pub fn of(decoded: &iced_x86::Instruction) -> Self {
+        let controls_translation =
+            || matches!(decoded.op0_register(), Register::CR3 | Register::CR4);
+        match decoded.mnemonic() {
+            Mnemonic::Call => Self::Call,
+            Mnemonic::Ret => Self::Return,
+            Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq => Self::InterruptReturn,
+            Mnemonic::Mov if controls_translation() => Self::TranslationControl,
+            Mnemonic::Invlpg => Self::PageInvalidation,
+            Mnemonic::Nop if decoded.memory_displacement32() == MARK => Self::Hypercall,
             _ => Self::Other,
         }
     }
@@ -76,7 +77,7 @@ mod tests {
             (&[0x0f, 0x1f, 0x80, 0, 0, 0, 0], Other),
             (&[], Other),
         ] {
-            assert_eq!(Instruction::of(bytes), expected, "{bytes:x?}");
+            assert_eq!(Instruction::of(&decode(bytes, 0)), expected, "{bytes:x?}");
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Block {
     instructions: u32,
     /// At the last entry: the context before the block, the context of the block, and its row.
     entered: Option<(Context, Context, u32)>,
+    /// Its accesses that are not reported, because they repeat others.
+    repeated: u16,
     /// Lines of its code, by physical address: their number, the first ones, and the others.
     own_lines: u8,
     lines: [Line; OWN_LINES],
@@ -46,7 +48,12 @@ const _: () = assert!(size_of::<Block>() == 64);
 impl Block {
     /// A block of code of one function.
     #[must_use]
-    pub fn new(function: (Function, Work), instructions: u32, lines: &[Line]) -> Self {
+    pub fn new(
+        function: (Function, Work),
+        instructions: u32,
+        lines: &[Line],
+        repeated: u16,
+    ) -> Self {
         let (function, work) = function;
         let (own, further) = lines.split_at(lines.len().min(OWN_LINES));
         let mut first = [Line(0); OWN_LINES];
@@ -56,6 +63,7 @@ impl Block {
             function,
             instructions,
             entered: None,
+            repeated,
             own_lines: own.len() as u8,
             lines: first,
             further_lines: (!further.is_empty()).then(|| Box::new(further.to_vec())),
@@ -308,6 +316,7 @@ impl Observer {
         }
         let instructions = u64::from(block.instructions);
         self.instructions[self.row] += instructions;
+        self.data_accesses += u64::from(block.repeated);
         if let Some(recorder) = &mut self.recorder {
             recorder.instructions(self.row, instructions);
         }
@@ -347,6 +356,12 @@ impl Observer {
             None => true,
         };
         line && page && self.filters
+    }
+
+    /// Whether an access that cannot change the caches need not be reported.
+    #[must_use]
+    pub const fn drops_repeats(&self) -> bool {
+        self.filters && self.structures.is_none()
     }
 
     /// Counts a load or store. Returns whether it cannot change the caches. `key` is as in

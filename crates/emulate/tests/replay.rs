@@ -121,7 +121,7 @@ fn observe(model: &ModelParameters, steps: &[Step], filters: bool, by: By) -> (W
             let lines: Vec<_> = (0..6)
                 .map(|next| Line((*address as u32 >> 6) + next))
                 .collect();
-            Block::new(functions.at(*address), 7, &lines)
+            Block::new(functions.at(*address), 7, &lines, 0)
         })
         .collect();
     observer.attach().expect("possible");

@@ -1,0 +1,341 @@
+//! Finds the loads and stores of a block that repeat others, whatever the registers contain.
+//!
+//! A function saves its registers on the stack one after another, and reads fields of a structure one
+//! after another. Such accesses use one base register with different displacements. If they lie
+//! between the lowest and the highest of them, and all lie within 64 bytes, then they touch no line
+//! that the lowest and the highest do not touch. No other access comes between them, so they change
+//! no cache: the emulator need not report them.
+
+use iced_x86::{
+    Code, CodeSize, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
+
+/// Bytes of a line.
+const LINE_BYTES: i64 = 64;
+
+/// Longest access that is examined, in bytes. The emulator may divide longer ones.
+const LONGEST: usize = 8;
+
+/// Number of general registers.
+const GENERAL: usize = 16;
+
+/// An unknown value, by number. The number 0 means no register.
+type Symbol = u32;
+
+/// An unknown value plus a constant.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    symbol: Symbol,
+    offset: u64,
+}
+
+impl Value {
+    const fn constant(offset: u64) -> Self {
+        Self { symbol: 0, offset }
+    }
+
+    const fn plus(self, offset: u64) -> Self {
+        Self {
+            symbol: self.symbol,
+            offset: self.offset.wrapping_add(offset),
+        }
+    }
+}
+
+/// An address without its constant part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Base {
+    base: Symbol,
+    index: Symbol,
+    scale: u32,
+    segment: Register,
+}
+
+/// A load or store. Its bytes are relative to the base.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    base: Base,
+    begin: i64,
+    end: i64,
+    /// 2 if it loads and stores.
+    accesses: u32,
+}
+
+/// An instruction of the run with its access, and whether its access must be reported.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    instruction: usize,
+    accesses: u32,
+    is_watched: bool,
+}
+
+/// Accesses with one base, without another access between them, within the bytes of a line.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    base: Base,
+    begin: i64,
+    end: i64,
+    lowest: Member,
+    highest: Member,
+}
+
+/// Reads the instructions of a block in order.
+pub struct Repetitions {
+    /// The values of the general registers before the next instruction.
+    values: [Value; GENERAL],
+    symbols: Symbol,
+    run: Option<Run>,
+    /// For each instruction, whether its accesses need not be reported.
+    repeats: Vec<bool>,
+    accesses: u32,
+    factory: InstructionInfoFactory,
+}
+
+impl Default for Repetitions {
+    fn default() -> Self {
+        Self {
+            values: std::array::from_fn(|register| Value {
+                symbol: 1 + register as Symbol,
+                offset: 0,
+            }),
+            symbols: GENERAL as Symbol,
+            run: None,
+            repeats: Vec::new(),
+            accesses: 0,
+            factory: InstructionInfoFactory::new(),
+        }
+    }
+}
+
+impl Repetitions {
+    /// For each instruction, whether its accesses repeat others.
+    #[must_use]
+    pub fn repeats(&self) -> &[bool] {
+        &self.repeats
+    }
+
+    /// The number of accesses that repeat others.
+    #[must_use]
+    pub const fn accesses(&self) -> u32 {
+        self.accesses
+    }
+
+    /// Reads the next instruction. The access of one that `is_watched` is always reported.
+    pub fn read(&mut self, instruction: &iced_x86::Instruction, is_watched: bool) {
+        let info = self.factory.info(instruction).clone();
+        let access = match info.used_memory() {
+            [memory] if is_plain(instruction) => self.access(memory),
+            _ => None,
+        };
+        let number = self.repeats.len();
+        self.repeats.push(false);
+        match access {
+            Some(access) => {
+                let member = Member {
+                    instruction: number,
+                    accesses: access.accesses,
+                    is_watched,
+                };
+                self.extend(access, member);
+            }
+            None if is_watched || !info.used_memory().is_empty() => self.run = None,
+            None => {}
+        }
+        let new = self.new_value(instruction);
+        for used in info.used_registers() {
+            let register = used.register().full_register();
+            if writes(used.access()) && register.is_gpr64() {
+                self.symbols += 1;
+                self.values[register.number()] = Value {
+                    symbol: self.symbols,
+                    offset: 0,
+                };
+            }
+        }
+        if let Some((register, value)) = new {
+            self.values[register.number()] = value;
+        }
+        if changes_segments(instruction) {
+            self.run = None;
+        }
+    }
+
+    fn access(&self, memory: &UsedMemory) -> Option<Access> {
+        let base = self.value(memory.base())?;
+        let index = self.value(memory.index())?;
+        let accesses = match memory.access() {
+            OpAccess::Read | OpAccess::Write => 1,
+            OpAccess::ReadWrite => 2,
+            _ => return None,
+        };
+        let bytes = memory.memory_size().size();
+        let scale = if index.symbol == 0 { 0 } else { memory.scale() };
+        let is_usual = memory.address_size() == CodeSize::Code64 && (1..=LONGEST).contains(&bytes);
+        let scaled = index.offset.wrapping_mul(u64::from(memory.scale()));
+        let begin = memory
+            .displacement()
+            .wrapping_add(base.offset)
+            .wrapping_add(scaled) as i64;
+        is_usual.then(|| Access {
+            base: Base {
+                base: base.symbol,
+                index: index.symbol,
+                scale,
+                segment: match memory.segment() {
+                    segment @ (Register::FS | Register::GS) => segment,
+                    _ => Register::None,
+                },
+            },
+            begin,
+            end: begin.wrapping_add(bytes as i64),
+            accesses,
+        })
+    }
+
+    fn value(&self, register: Register) -> Option<Value> {
+        match register {
+            Register::None => Some(Value::constant(0)),
+            _ if register.is_gpr64() => Some(self.values[register.number()]),
+            _ => None,
+        }
+    }
+
+    /// Adds an access to the run, or begins a run with it.
+    fn extend(&mut self, access: Access, member: Member) {
+        let Some(mut run) = self.run.filter(|run| run.base == access.base) else {
+            self.begin(access, member);
+            return;
+        };
+        let begin = run.begin.min(access.begin);
+        let end = run.end.max(access.end);
+        if end.wrapping_sub(begin) > LINE_BYTES || end < begin {
+            self.begin(access, member);
+            return;
+        }
+        let (is_lowest, is_highest) = (access.begin < run.begin, access.end > run.end);
+        let is_single = run.lowest.instruction == run.highest.instruction;
+        if !is_lowest && !is_highest {
+            self.drop_access(member);
+        }
+        if is_lowest && (!is_single || is_highest) {
+            self.drop_access(run.lowest);
+        }
+        if is_highest && !is_single {
+            self.drop_access(run.highest);
+        }
+        if is_lowest {
+            run.lowest = member;
+        }
+        if is_highest {
+            run.highest = member;
+        }
+        (run.begin, run.end) = (begin, end);
+        self.run = Some(run);
+    }
+
+    const fn begin(&mut self, access: Access, member: Member) {
+        self.run = Some(Run {
+            base: access.base,
+            begin: access.begin,
+            end: access.end,
+            lowest: member,
+            highest: member,
+        });
+    }
+
+    /// Marks an access that lies between others.
+    fn drop_access(&mut self, member: Member) {
+        if !member.is_watched && !std::mem::replace(&mut self.repeats[member.instruction], true) {
+            self.accesses += member.accesses;
+        }
+    }
+
+    /// The register that has a known relation to earlier values after an instruction, with its value.
+    fn new_value(&self, instruction: &iced_x86::Instruction) -> Option<(Register, Value)> {
+        let target = instruction.op0_register();
+        let immediate = || match instruction.op1_kind() {
+            OpKind::Register | OpKind::Memory => None,
+            _ => instruction.try_immediate(1).ok(),
+        };
+        let increment = instruction.stack_pointer_increment();
+        if increment != 0 && instruction.mnemonic() != Mnemonic::Enter {
+            let pointer = self.values[Register::RSP.number()];
+            let is_loaded = target == Register::RSP && instruction.mnemonic() == Mnemonic::Pop;
+            let value = pointer.plus(i64::from(increment) as u64);
+            return (!is_loaded).then_some((Register::RSP, value));
+        }
+        let is_zero = matches!(instruction.code(), Code::Xor_r32_rm32 | Code::Xor_rm32_r32)
+            && instruction.op1_register() == target;
+        if is_zero {
+            return Some((target.full_register(), Value::constant(0)));
+        }
+        if !target.is_gpr64() {
+            return None;
+        }
+        let own = self.values[target.number()];
+        let value = match instruction.mnemonic() {
+            Mnemonic::Mov => match instruction.op1_kind() {
+                OpKind::Register => self.value(instruction.op1_register())?,
+                _ => Value::constant(immediate()?),
+            },
+            Mnemonic::Lea if instruction.memory_index() == Register::None => {
+                match instruction.memory_base() {
+                    Register::RIP => Value::constant(instruction.memory_displacement64()),
+                    base => self.value(base)?.plus(instruction.memory_displacement64()),
+                }
+            }
+            Mnemonic::Add => own.plus(immediate()?),
+            Mnemonic::Sub => own.plus(immediate()?.wrapping_neg()),
+            _ => return None,
+        };
+        Some((target, value))
+    }
+}
+
+/// Whether an instruction accesses its one operand in memory always, and in one piece.
+fn is_plain(instruction: &iced_x86::Instruction) -> bool {
+    use Mnemonic::*;
+    let is_known = matches!(
+        instruction.mnemonic(),
+        Mov | Movzx
+            | Movsx
+            | Movsxd
+            | Push
+            | Pop
+            | Call
+            | Ret
+            | Add
+            | Adc
+            | Sub
+            | Sbb
+            | And
+            | Or
+            | Xor
+            | Cmp
+            | Test
+            | Inc
+            | Dec
+            | Neg
+            | Not
+            | Imul
+    );
+    let is_special = |register: Register| register != Register::None && !register.is_gpr();
+    is_known
+        && !instruction.has_lock_prefix()
+        && !is_special(instruction.op0_register())
+        && !is_special(instruction.op1_register())
+}
+
+/// Whether an instruction may change the base of FS or GS.
+fn changes_segments(instruction: &iced_x86::Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(instruction.mnemonic(), Swapgs | Wrfsbase | Wrgsbase | Wrmsr)
+        || matches!(instruction.op0_register(), Register::FS | Register::GS)
+}
+
+const fn writes(access: OpAccess) -> bool {
+    matches!(
+        access,
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
+}
