@@ -270,6 +270,25 @@ fn another_processor_changes_no_count() {
 }
 
 #[test]
+fn accesses_that_are_not_reported_change_no_count() {
+    if !has_qemu() {
+        return;
+    }
+    for (source, definition) in [
+        ("sweep.S", "A"),
+        ("calls.S", "SECOND"),
+        ("frames.c", "FRAME_BYTES=1000"),
+    ] {
+        // An unfiltered recording has all accesses.
+        let [all, without] = [",record=/dev/null,filter=none", ""].map(|recording| {
+            let options = format!("by=function,l1=64:2,l2=128:16,tlb=64:4{recording}");
+            window(source, &[definition], &options)
+        });
+        assert_eq!(all, without, "{source}");
+    }
+}
+
+#[test]
 fn a_frame_of_the_card_invalidates_its_bytes() {
     if !has_qemu() {
         return;

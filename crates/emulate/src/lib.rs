@@ -19,7 +19,9 @@
 //! recording              the accesses in a file
 //! card                   what a network card wrote, and the frames it moved
 //! observer, replay       compute a result, from an emulator or from a recording
-//! instruction, options   what the plugin needs of x86-64 code, and its options
+//! instruction            the instructions that the plugin must recognize
+//! repetition             the accesses of a block that the plugin need not report
+//! options                the plugin's options
 //! ```
 
 #![forbid(unsafe_code)]
@@ -33,8 +35,8 @@ mod model;
 mod observer;
 mod options;
 pub mod recording;
-mod repetition;
 mod replay;
+mod repetition;
 mod rows;
 mod structures;
 mod tracker;

@@ -339,3 +339,150 @@ const fn writes(access: OpAccess) -> bool {
         OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use perpacket_memory::LineFilter;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::instruction::decode;
+
+    fn read(instructions: &[&[u8]], is_watched: impl Fn(usize) -> bool) -> Repetitions {
+        let mut repetitions = Repetitions::default();
+        let mut address = 0x1000;
+        for (index, bytes) in instructions.iter().enumerate() {
+            let decoded = decode(bytes, address);
+            assert_eq!(decoded.len(), bytes.len(), "{bytes:x?}");
+            repetitions.read(&decoded, is_watched(index));
+            address += bytes.len() as u64;
+        }
+        repetitions
+    }
+
+    /// The instructions whose accesses repeat others, by index.
+    fn repeating(instructions: &[&[u8]]) -> Vec<usize> {
+        let repetitions = read(instructions, |_| false);
+        let all = repetitions.repeats().iter().enumerate();
+        all.filter(|(_, repeats)| **repeats)
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    #[test]
+    fn accesses_between_others_with_the_same_base_repeat_them() {
+        for (instructions, expected) in [
+            // push rbp; push rbx; push rax; pop rax
+            (&[&[0x55][..], &[0x53], &[0x50], &[0x58]][..], &[1, 3][..]),
+            // mov eax, [rdi]; mov ecx, [rdi+56]; mov edx, [rdi+8]; mov [rdi+16], edx
+            (
+                &[
+                    &[0x8b, 0x07],
+                    &[0x8b, 0x4f, 0x38],
+                    &[0x8b, 0x57, 0x08],
+                    &[0x89, 0x57, 0x10],
+                ],
+                &[2, 3],
+            ),
+            // mov eax, [rdi]; mov ecx, [rdi+64]; mov edx, [rdi+8]: more than a line apart
+            (
+                &[&[0x8b, 0x07], &[0x8b, 0x4f, 0x40], &[0x8b, 0x57, 0x08]],
+                &[],
+            ),
+            // mov rdi, [rdi]; mov eax, [rdi]; mov ecx, [rdi+8]; mov edx, [rdi+4]: a new pointer
+            (
+                &[
+                    &[0x48, 0x8b, 0x3f],
+                    &[0x8b, 0x07],
+                    &[0x8b, 0x4f, 0x08],
+                    &[0x8b, 0x57, 0x04],
+                ],
+                &[3],
+            ),
+            // mov eax, [rdi]; lea rcx, [rdi+8]; mov eax, [rcx]; add rcx, -4; mov eax, [rcx]
+            (
+                &[
+                    &[0x8b, 0x07],
+                    &[0x48, 0x8d, 0x4f, 0x08],
+                    &[0x8b, 0x01],
+                    &[0x48, 0x83, 0xc1, 0xfc],
+                    &[0x8b, 0x01],
+                ],
+                &[4],
+            ),
+            // mov eax, [rdi]; mov ecx, [rsi]; mov eax, [rdi]: another access between
+            (&[&[0x8b, 0x07], &[0x8b, 0x0e], &[0x8b, 0x07]], &[]),
+            // mov eax, [rdi]; lock add [rsi], eax; mov eax, [rdi]
+            (&[&[0x8b, 0x07], &[0xf0, 0x01, 0x06], &[0x8b, 0x07]], &[]),
+            // mov eax, [rdi]; mov edi, edi; mov eax, [rdi]: half a register
+            (&[&[0x8b, 0x07], &[0x89, 0xff], &[0x8b, 0x07]], &[]),
+            // mov eax, [rdi]; mov rax, gs:[rdi]: another segment
+            (&[&[0x8b, 0x07], &[0x65, 0x48, 0x8b, 0x07]], &[]),
+        ] {
+            assert_eq!(repeating(instructions), expected, "{instructions:x?}");
+        }
+    }
+
+    #[test]
+    fn a_watched_access_is_always_reported() {
+        // push rbp; push rbx; push rax; call
+        let instructions: [&[u8]; 4] = [&[0x55], &[0x53], &[0x50], &[0xe8, 0, 0, 0, 0]];
+        let found = read(&instructions, |index| index == 1 || index == 3);
+        assert_eq!(found.repeats(), [false, false, true, false]);
+    }
+
+    #[test]
+    fn an_access_that_loads_and_stores_counts_twice() {
+        // mov eax, [rdi]; add [rdi], eax
+        assert_eq!(
+            read(&[&[0x8b, 0x07], &[0x01, 0x07]], |_| false).accesses(),
+            2
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_reported_touches_the_same_lines(
+            start in 0_i64..64,
+            offsets in prop::collection::vec((0_u32..3, -40_i64..60, 0_u8..4), 1..20),
+        ) {
+            let mut repetitions = Repetitions::default();
+            for (number, (base, offset, size)) in offsets.iter().enumerate() {
+                repetitions.repeats.push(false);
+                let access = Access {
+                    base: Base { base: *base, index: 0, scale: 0, segment: Register::None },
+                    begin: start + offset,
+                    end: start + offset + (1 << size),
+                    accesses: 1,
+                };
+                let member = Member { instruction: number, accesses: 1, is_watched: false };
+                repetitions.extend(access, member);
+            }
+            // Bases are in different pages, at the same offset in the page: their lines meet in the
+            // filter, as lines meet in the sets of a cache.
+            let lines = |reports_all: bool| {
+                let mut filter = LineFilter::default();
+                let mut seen = Vec::new();
+                for ((base, offset, size), repeats) in offsets.iter().zip(&repetitions.repeats) {
+                    if *repeats && !reports_all {
+                        continue;
+                    }
+                    let first = i64::from(base + 1) * 4096 + start + offset;
+                    for line in first / LINE_BYTES..=(first + (1 << size) - 1) / LINE_BYTES {
+                        if !filter.repeats(line as u64) {
+                            seen.push(line);
+                        }
+                    }
+                }
+                // Accesses of one run may reach their two lines in another order.
+                seen.sort_unstable();
+                (seen, filter.clone())
+            };
+            let ((reported, after), (all, after_all)) = (lines(false), lines(true));
+            prop_assert_eq!(reported, all);
+            prop_assert_eq!(format!("{after:?}"), format!("{after_all:?}"));
+            let dropped = repetitions.repeats.iter().filter(|repeats| **repeats).count();
+            prop_assert_eq!(repetitions.accesses() as usize, dropped);
+        }
+    }
+}
