@@ -22,7 +22,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= thin
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test test-full test-applications check docs pages wheels bench fuzz clean
+.PHONY: setup setup-dev demo test rust-tests offline-tests live-tests test-full test-applications check \
+	docs pages wheels bench fuzz clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -49,11 +50,23 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 demo: setup
 	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
-# Each part prints its duration.
+# The Rust tests run beside the Python tests that start no servers, loads or hosts. Each part prints its
+# duration.
 test: setup-dev
 	tests/install_peers.sh
+	@echo "Rust tests, and Python tests without servers: their output follows when they end"
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests
+	@$(MAKE) --no-print-directory live-tests
+
+timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
+select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications'
+
+rust-tests:
 	@$(call timed,Rust tests,cargo test --workspace --locked --quiet)
-	@$(call timed,Python tests,$(BIN)/python -m pytest --durations=10)
+offline-tests:
+	@$(call timed,Python tests without servers,$(call select,not live))
+live-tests:
+	@$(call timed,Python tests with servers,$(call select,live))
 
 test-full: setup-dev
 	tests/install_peers.sh
@@ -61,8 +74,6 @@ test-full: setup-dev
 
 test-applications: setup-dev
 	$(BIN)/python -m pytest --durations=20 -m applications tests/test_applications.py
-
-timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 
 check: setup-dev
 	cargo fmt --all --check

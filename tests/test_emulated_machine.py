@@ -27,8 +27,6 @@ from perpacket.emulate.session import Guest, Session, open_session
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
-pytestmark = [pytest.mark.live]
-
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
 
