@@ -119,7 +119,7 @@ fn innermost<'a>(
 }
 
 /// A key's value as arguments. A list repeats the option, and `true` becomes the option without a
-/// value. If there is no option, the arguments are only the values.
+/// value. For a positional argument, `option` is `None`, and the arguments are the values alone.
 fn arguments_of(option: Option<&str>, value: &Value, unit: &str) -> Option<Vec<String>> {
     let word = |value: &dyn Display| {
         let value = renamed::with_unit(&value.to_string(), unit);

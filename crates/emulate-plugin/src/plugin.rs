@@ -89,8 +89,8 @@ pub struct Plugin {
     /// Instructions left in this turn.
     turn_left: i64,
     pages: Box<[Page; PAGES]>,
-    /// The address at which the next block begins, if the mark of a request was the last
-    /// instruction of a block.
+    /// The address at which the next block begins, if the last instruction of a block was the long nop
+    /// that marks a request.
     pub after_mark: Option<u64>,
 }
 

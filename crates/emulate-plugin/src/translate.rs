@@ -130,8 +130,8 @@ extern "C" fn translated(_id: PluginId, block: *mut TranslatedBlock) {
         watch(plugin, block, &instructions);
         return;
     }
-    // Without a limit of turns, it matters only that another processor may have sent frames to the
-    // card, which its driver does.
+    // If turns have no limit, a block of another processor matters only if it may send frames to
+    // the card. Only blocks of the card's driver do this.
     // SAFETY: QEMU is translating this block.
     let (_, work) = plugin.functions.at(unsafe { qemu_plugin_tb_vaddr(block) });
     if plugin.options.turn_instructions > 0 || work.is_driver() {
@@ -173,7 +173,8 @@ fn instructions(block: *const TranslatedBlock) -> Vec<Translated> {
     (0..number).map(one).collect()
 }
 
-/// Registers callbacks for the guest's requests, which are loads directly after the mark.
+/// Registers callbacks for the guest's requests. A request is a load directly after the long nop that
+/// marks it.
 fn watch_requests(plugin: &mut Plugin, all: &[Translated]) {
     for (index, translated) in all.iter().enumerate() {
         let follows = match index.checked_sub(1) {
@@ -196,7 +197,7 @@ fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
     let (function, work) = plugin.functions.at(address);
     let lines = lines(plugin, all);
     let mut repetitions = Repetitions::default();
-    // A driver's access may be one to a register of its device.
+    // A driver's access may read or write a register of its device, so it must be reported.
     if plugin.observer.drops_repeats() && !work.is_hardware_entry && !work.is_driver() {
         for translated in all {
             repetitions.read(&translated.decoded, translated.effect != Instruction::Other);

@@ -16,7 +16,7 @@ impl Context {
     /// Kernel code that no rule claims.
     pub const UNCLAIMED: Self = Self::new(Layer::Other, Kind::Other, Direction::Neither);
 
-    /// The context of these three.
+    /// The context with this layer, kind and direction.
     #[must_use]
     pub const fn new(layer: Layer, kind: Kind, direction: Direction) -> Self {
         let pair = layer as usize * Kind::ALL.len() + kind as usize;

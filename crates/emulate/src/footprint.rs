@@ -84,7 +84,7 @@ pub struct Touches {
     pub packets: u64,
     /// Instructions in the window.
     pub instructions: u64,
-    /// Mean number of lines of the packet's connection per packet.
+    /// Mean number of lines per packet that belong to the packet's connection.
     pub connection_lines: f64,
     /// Mean number of lines per packet that the card has written since the last touch.
     pub device_lines: f64,
@@ -172,8 +172,8 @@ impl Usage {
         }
     }
 
-    /// The window ends after a number of frames. What is before the first touch and after the last is
-    /// one gap.
+    /// The window ends after a number of frames. The time before the first touch and the time after
+    /// the last touch together count as one gap.
     fn end(&mut self, frames: u32) {
         if let Some((first, last, operation)) = self.touched {
             self.gap(operation, frames - last + first);
@@ -201,8 +201,8 @@ impl Usage {
 ///
 /// # Errors
 ///
-/// The recording is damaged or truncated, or its window lacks the number of connections or has no
-/// frames of both directions.
+/// The recording is damaged or truncated, or its window lacks the number of connections, frames sent
+/// or frames received.
 pub fn footprint(recording: Recording<'_>) -> Result<Footprint, RecordingError> {
     let mut rows = Vec::new();
     let mut connections = 0;
@@ -243,7 +243,7 @@ struct Walk {
     received: u64,
     /// Packets so far.
     packets: u32,
-    /// The packet that is sent and the one that is received, from 1.
+    /// The numbers of the packet being sent and of the packet being received, counted from 1.
     packet_of: [u32; 2],
     /// Whether the work is on the packet that is sent.
     sends: bool,

@@ -29,7 +29,8 @@ pub struct Block {
     work: Work,
     function: Function,
     instructions: u32,
-    /// At the last entry: the context before the block, the context of the block, and its row.
+    /// When the processor last entered the block: the context before it, the context in it, and its
+    /// row in the counts.
     entered: Option<(Context, Context, u32)>,
     /// Its accesses that are not reported, because they repeat others.
     repeated: u16,
@@ -95,7 +96,7 @@ enum Stage {
 pub struct ObserverSettings {
     /// The caches.
     pub model: ModelParameters,
-    /// The division of costs besides the division by layer.
+    /// By what costs are divided in addition to layers.
     pub by: By,
     /// Whether accesses that cannot change a cache are left out of the recording.
     pub filters_recording: bool,
@@ -429,7 +430,8 @@ impl Observer {
         self.tracker.ret(address);
     }
 
-    /// The first store of the code at a hardware entry.
+    /// The code at a hardware entry stores for the first time. The store's address shows where the
+    /// processor stored its interrupt frame.
     pub fn interrupt_store(&mut self, address: u64) {
         self.tracker.interrupt_store(address);
     }

@@ -1,10 +1,10 @@
 //! Finds the loads and stores of a block that repeat others, whatever the registers contain.
 //!
 //! A function saves its registers on the stack one after another, and reads fields of a structure one
-//! after another. Such accesses use one base register with different displacements. If they lie
-//! between the lowest and the highest of them, and all lie within 64 bytes, then they touch no line
-//! that the lowest and the highest do not touch. No other access comes between them, so they change
-//! no cache: the emulator need not report them.
+//! after another. Such accesses use one base register with different displacements. If all of them
+//! lie within 64 bytes, then the lowest and the highest touch every line that the others touch. If
+//! also no access with another base comes between them, then the others change no cache, and the
+//! emulator need not report them.
 
 use iced_x86::{
     Code, CodeSize, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
@@ -458,8 +458,8 @@ mod tests {
                 let member = Member { instruction: number, accesses: 1, is_watched: false };
                 repetitions.extend(access, member);
             }
-            // Bases are in different pages, at the same offset in the page: their lines meet in the
-            // filter, as lines meet in the sets of a cache.
+            // Each base is at the same offset in another page. So lines of different bases share
+            // entries of the filter, as lines share the sets of a cache.
             let lines = |reports_all: bool| {
                 let mut filter = LineFilter::default();
                 let mut seen = Vec::new();
@@ -474,7 +474,7 @@ mod tests {
                         }
                     }
                 }
-                // Accesses of one run may reach their two lines in another order.
+                // The reported accesses alone may touch the two lines of a run in another order.
                 seen.sort_unstable();
                 (seen, filter.clone())
             };

@@ -109,8 +109,8 @@ impl Readable for Bytes<'_> {
 struct Variables(Vec<(u64, String)>);
 
 impl Variables {
-    /// The variables in the text of `/proc/kallsyms`. A variable of which each processor has a copy
-    /// has a small address: the offset in the processor's area.
+    /// The variables in the text of `/proc/kallsyms`. A per-CPU variable has a small address there:
+    /// its offset in the area of each processor.
     fn parse(kallsyms: &str) -> Self {
         let variable = |line: &str| {
             let mut words = line.split_whitespace();

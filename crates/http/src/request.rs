@@ -113,8 +113,9 @@ fn status_of(error: httparse::Error) -> Status {
 /// Parses a head that httparse rejected because its request line does not have `HTTP/1.0` or
 /// `HTTP/1.1` where httparse expects the version.
 ///
-/// A later minor version is treated as HTTP/1.1 (RFC 9110, section 2.5), another major version is
-/// 505. A line that does not have exactly three parts is 400 (RFC 9112, section 3).
+/// A later minor version is treated as HTTP/1.1 (RFC 9110, section 2.5). The answer to another major
+/// version is 505, and the answer to a line that does not have exactly three parts is 400 (RFC 9112,
+/// section 3).
 #[cold]
 fn parse_later_version(visible: &[u8]) -> Result<Option<(Request<'_>, usize)>, Status> {
     let start = line_start(visible);

@@ -204,7 +204,7 @@ fn invalid(bytes: &[u8]) -> InvalidResponse {
         Err(error) => error.to_string(),
         Ok(_) => "neither HTTP/1.0 nor HTTP/1.1 with consistent fields".to_owned(),
     };
-    InvalidResponse(format!("no HTTP response: {reason}: {start:?}"))
+    InvalidResponse(format!("not an HTTP response: {reason}: {start:?}"))
 }
 
 #[cfg(test)]
@@ -254,7 +254,7 @@ GMT\r\nContent-Type: text/plain\r\nContent-Length: 612\r\nLast-Modified: Sat, 21
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         ] {
             let error = parse_response(text.as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with("no HTTP response"), "{text} {error}");
+            assert!(error.starts_with("not an HTTP response"), "{text} {error}");
         }
     }
 

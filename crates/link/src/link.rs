@@ -55,7 +55,7 @@ const SPIN_PART: u64 = 4;
 /// Weight of one wake-up in the mean, as a divisor.
 const WAKE_WEIGHT: u64 = 16;
 
-/// Longest time between two checks of the interrupt while the link does not sleep.
+/// Longest time between two checks of the descriptor `interrupt` while the link does not sleep.
 const POLL_INTERVAL_NS: u64 = 10_000_000;
 
 /// Largest error that the histogram resolves: ten seconds.
@@ -88,7 +88,7 @@ struct Direction {
 enum Ready {
     /// A frame may be readable.
     Frame,
-    /// The interrupt is readable.
+    /// The descriptor `interrupt` is readable.
     Interrupt,
 }
 

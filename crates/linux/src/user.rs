@@ -51,7 +51,7 @@ pub fn drop_root(wanted: Option<&str>) -> Result<Option<&str>, UserError> {
     Ok(Some(name))
 }
 
-/// Changes groups, group and user of all threads.
+/// Changes the user and the group of all threads, and removes their supplementary groups.
 fn become_user(user: u32, group: u32) -> io::Result<()> {
     // SAFETY: a count of zero needs no list, and the other calls have only numbers as arguments.
     // The C library changes all threads.

@@ -292,9 +292,9 @@ fn parent(pid: u32) -> Option<u32> {
     line.trim().parse().ok()
 }
 
-/// Follows the parents of a process as long as each forked its child without execve. Returns the
-/// oldest of these processes. For any process of a server, this is the process that was started as
-/// the server.
+/// Follows the parents of a process as long as each child is a fork that has not called execve.
+/// Returns the oldest of these processes. For any process of a server, this is the process that was
+/// started as the server.
 ///
 /// A fork has its parent's auxiliary vector. execve makes a vector with new random addresses
 /// (proc(5), getauxval(3)), also for the same file.

@@ -31,7 +31,7 @@ pub struct Metric {
 pub enum Form {
     /// A sum that never falls.
     Counter,
-    /// A value of its moment.
+    /// A value at one moment, which may fall.
     Gauge,
     /// The value is 1; the labels are the information.
     Info,

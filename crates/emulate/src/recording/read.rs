@@ -45,8 +45,8 @@ pub enum RecordingError {
         /// The configurations that the recording allows.
         expected: &'static str,
     },
-    /// The window has no frames, so nothing can be computed per packet.
-    #[error("the window has no frames of both directions")]
+    /// The window lacks frames of a direction, so nothing can be computed per packet of it.
+    #[error("the window lacks frames sent or frames received")]
     NoFrames,
     /// The window does not state how many connections there were.
     #[error("the window does not state the number of connections")]

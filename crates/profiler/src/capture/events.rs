@@ -247,7 +247,7 @@ mod tests {
         let most = whole.counted(|event| event != EventKind::ItlbMisses);
         assert_eq!(most.lacking, [EventKind::ItlbMisses]);
         assert_eq!(most.passes.len(), 5);
-        // An event that is only counted leaves its pass.
+        // If the missing event is one that is only counted, its pass remains without it.
         let counters = EventSet::counters(997).unwrap();
         let counters = counters.counted(|event| event != EventKind::LlcMisses);
         assert_eq!(counters.lacking, [EventKind::LlcMisses]);

@@ -73,7 +73,7 @@ pub struct Event {
     pub branch_fields: u64,
     /// Registers of user code in samples.
     pub user_registers: u64,
-    /// The registers, as they were at the interrupt, that samples contain.
+    /// Registers in samples, with the values at the interrupt.
     pub interrupt_registers: u64,
     /// The event's identifiers, one for each processor.
     pub ids: Vec<u64>,

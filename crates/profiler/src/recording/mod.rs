@@ -246,7 +246,8 @@ fn report(
     }
     if let Traffic::Packets(_) = settings.traffic {
         report.limits.push(
-            "--packets is one number for both directions; it counts as received here".to_owned(),
+            "--packets is one number for both directions; the report shows it as packets received"
+                .to_owned(),
         );
     }
     report.limits.extend(limits);

@@ -154,7 +154,7 @@ pub struct Arguments {
         requires = "application"
     )]
     clients: Option<u32>,
-    /// End when each page of the application was requested this often by each thread.
+    /// End when each thread has requested each page of the application this number of times.
     #[arg(
         long,
         value_name = "N",
@@ -192,7 +192,7 @@ pub struct Arguments {
     /// A header field of every request; may be repeated.
     #[arg(long, value_name = "K: V", help_heading = "Protocol")]
     header: Vec<String>,
-    /// The longest time in which a request sends and receives nothing.
+    /// A request fails if nothing is sent or received for this time.
     #[arg(
         long,
         value_name = "TIME",
@@ -284,7 +284,9 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
 fn exit_status(report: &Report) -> Result<Status, Failure> {
     if let Some(text) = report.failure() {
         return Err(Failure::failed(text).with_hint(match report.server_gone_s {
-            Some(_) => "the results are those until then; the server's log may have the reason",
+            Some(_) => {
+                "the results cover the time before that; the server's log may have the reason"
+            }
             None => "send one such request with `curl -i URL`",
         }));
     }
