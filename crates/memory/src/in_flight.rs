@@ -33,8 +33,8 @@ impl InFlight {
         now >= self.all_arrived_at
     }
 
-    /// Records that `line` can be used without a stall from `arrives_at` on. If an earlier prefetch
-    /// of the line arrives later than that, its arrival counts.
+    /// Records that `line` can be used without a stall from `arrives_at` on. If the table already
+    /// has a later arrival of `line`, from another prefetch, the later arrival stays.
     pub(crate) fn insert(&mut self, line: Line, arrives_at: u64, now: u64) {
         if self.arrives_at.len() >= self.sweep_above {
             self.arrives_at.retain(|_, arrives_at| *arrives_at > now);

@@ -16,7 +16,7 @@ pub(crate) enum Level {
     Listed(Cache),
 }
 
-/// Calls a method of the cache, whichever kind the cache has.
+/// Calls a method of the level's cache. The cache may be of either kind.
 macro_rules! either {
     ($level:ident, $cache:ident => $call:expr) => {
         match $level {

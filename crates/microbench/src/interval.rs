@@ -75,7 +75,7 @@ pub fn median(values: &mut [f64]) -> Option<Median> {
 /// The limits of the repetitions of a point.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Half width of an interval that is narrow enough, as a share of the median.
+    /// Largest half width of an interval that counts as narrow enough, as a share of the median.
     pub precision: f64,
     /// Time after which the repetitions end. There are always at least two.
     pub time: Duration,

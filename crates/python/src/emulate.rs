@@ -14,14 +14,14 @@ create_exception!(
     perpacket._core,
     RecordingFailure,
     PyValueError,
-    "The recording cannot be replayed, or the options of caches do not fit it. The arguments are \
+    "The recording cannot be replayed, or the cache options do not fit it. The arguments are \
      the message and the next step."
 );
 
 /// Simulates other caches with the accesses of a recording. Returns the windows as a JSON list, in
 /// the format of the plugin.
 ///
-/// `options` are the plugin's options of caches, in the form `key=value`.
+/// `options` are the plugin's cache options, in the form `key=value`.
 #[pyfunction]
 pub fn emulate_replay(py: Python<'_>, path: PathBuf, options: Vec<String>) -> PyResult<String> {
     let parameters =

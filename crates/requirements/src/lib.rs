@@ -15,8 +15,8 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// The capability that nothing disturbs a measurement on the machine. No machine can guarantee it,
-/// so `PERPACKET_REQUIRE` cannot name it.
+/// The capability to measure without disturbance by other work. No machine can guarantee it, so
+/// `PERPACKET_REQUIRE` cannot name it.
 pub const DISTURBED: &str = "disturbed";
 
 /// Reports that the calling test is skipped because the machine lacks `capability`.

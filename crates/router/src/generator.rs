@@ -1,9 +1,9 @@
 //! Sends frames at a rate, from one CPU.
 //!
-//! A packet socket sends batches and numbers each frame. Live frames of `BPF_PROG_RUN` cost less,
-//! but all of them are equal, and their rate is at least some 10,000 a second. The far end of a
-//! veth device accepts live frames only if it has a program too
-//! ([`crate::plane::accept_redirected`]).
+//! A packet socket sends batches and numbers each frame. Live frames cost less. They are frames
+//! that the kernel passes to an XDP program and really sends (`BPF_PROG_RUN`). But all of them are
+//! equal, and their rate is at least some 10,000 a second. The far end of a veth device accepts
+//! live frames only if it has a program too ([`crate::plane::accept_redirected`]).
 
 use std::io;
 use std::thread;

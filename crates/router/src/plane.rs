@@ -34,9 +34,9 @@ pub fn in_xdp(interfaces: &[Interface]) -> Result<Plane, RouterError> {
     })
 }
 
-/// Makes veth devices accept frames that programs redirect to their far ends. For this, the
-/// function attaches a program that passes every frame, because a veth device has a queue for
-/// redirected frames only while it has a program.
+/// Makes veth devices accept the frames that they receive when a program redirects frames to their
+/// peers. For this, the function attaches a program that passes every frame, because a veth device
+/// has a queue for redirected frames only while it has a program.
 ///
 /// # Errors
 /// The same errors as [`in_xdp`].

@@ -50,8 +50,8 @@ impl Outcome {
 }
 
 /// Smallest fraction of the frames that must be sent for a rate to count as achieved. It is also
-/// the smallest ratio of the planned and the actual time, the shorter to the longer, apart from
-/// [`LATE_S`].
+/// the smallest ratio of the shorter to the longer of the planned and the actual time. [`LATE_S`]
+/// is tolerated in addition.
 const RATE_SHARE: f64 = 0.99;
 
 /// Tolerated difference between the planned and the actual end of a stream, in seconds. It is the

@@ -89,14 +89,15 @@ pub struct Settings {
     /// `benches/sendfile_threshold.py` measured the CPU time of sendfile divided by that of sending
     /// from memory (loopback, Zen 4, Linux 6.18). The ratio is 1.15 at 10 KB, 0.89 at 64 KiB, 0.70
     /// at 128 KiB, 0.85 at 256 KiB and 0.56 at 1 MiB. The default is a little above the size from
-    /// which sendfile is cheaper, because the server searches only files in memory for the
-    /// advertisements of SPECweb99. These files have up to 92,160 bytes.
+    /// which sendfile is cheaper. The reason is SPECweb99: the server replaces the placeholders of
+    /// advertisements only in files in memory, and the files that may contain placeholders have up
+    /// to 92,160 bytes.
     ///
     /// An io_uring has no sendfile: it reads such files in parts into a buffer and sends that.
     pub sendfile_above: u64,
-    /// How long a loop with 64 or more clients waits for others of them to become ready if few are
-    /// ready, in microseconds. A NIC does the same with adaptive interrupt coalescing. Only
-    /// `events` and `single` wait; 0 turns it off.
+    /// How long a loop waits for more clients to become ready, in microseconds. It waits only if it
+    /// has 64 or more clients and few of them are ready. A NIC does the same with adaptive
+    /// interrupt coalescing. Only `events` and `single` wait; 0 turns it off.
     ///
     /// The wait saves CPU time in a server that is faster than its clients and finds only one or
     /// two of them ready at a time. `benches/serve_against_nginx.py` has the figures. The wait adds

@@ -182,7 +182,7 @@ impl Clients {
 
     fn open(&mut self, slot: SlotId, context: &mut Context) {
         self.next_session(slot);
-        // Initial sequence numbers differ, so that some connections pass the wrap.
+        // Initial sequence numbers differ, so that the numbers of some connections wrap around.
         let initial = Sequence(self.opened.wrapping_mul(0x9E37_79B1));
         let end = TimedEndpoint::new(Endpoint::connect(&self.tcp, initial));
         let id = context.connections.open();

@@ -1,11 +1,11 @@
 //! Timers for many connections or streams, set and cancelled in constant time.
 //!
 //! [`TimerWheel`] is a hierarchical timing wheel (Varghese and Lauck, SOSP 1987): six levels of 64
-//! slots, each level 64 times coarser than the one below. A timer is in the level of the highest
-//! digit in which its due tick differs from the current tick. As the due tick comes closer, the
-//! timer moves to finer levels. Timers are entries of one array and are linked by index, so setting
-//! a timer allocates nothing. A heap would need a logarithmic number of comparisons for each timer
-//! that moves.
+//! slots, each level 64 times coarser than the one below. The levels are the digits of the tick in
+//! base 64. A timer is in the level of the highest digit in which its due tick differs from the
+//! current tick. As the due tick comes closer, the timer moves to finer levels. Timers are entries
+//! of one array and are linked by index, so setting a timer allocates nothing. A heap would need a
+//! logarithmic number of comparisons for each timer that moves.
 //!
 //! The wheel reads no clock: the caller passes the time in nanoseconds of any monotonic clock.
 

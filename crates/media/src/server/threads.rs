@@ -1,10 +1,11 @@
 //! The published designs (Isa 2003, chapter 5): every stream has threads of its own.
 //!
-//! In `unbuffered`, the published baseline, one thread reads each packet when it is due, then sends it,
-//! so every read delays its packet. In `single`, one thread reads a buffer of packets, then sends it.
-//! In `double`, a prefetch thread fills one buffer while a packetizer thread sends the other.
-//! A buffer is sent when its bit `ready` is set, and each thread alternates between the buffers. The
-//! prefetch thread reads as fast as the disk until both buffers are full.
+//! In `unbuffered`, the published baseline, one thread reads each packet when it is due, then sends
+//! it, so every read delays its packet. In `single`, one thread reads a buffer of packets, then
+//! sends it. In `double`, a prefetch thread fills one buffer while a packetizer thread sends the
+//! other. A buffer is sent when its bit `ready` is set, and each thread alternates between the
+//! buffers. The prefetch thread reads without pauses until both buffers are full, so the speed of
+//! the disk is its limit.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -187,7 +188,7 @@ impl Control {
                 return Ok(false);
             };
             if next >= end {
-                // The goodbye (RTCP BYE) is sent only when the time of the last packet is over.
+                // The goodbye (RTCP BYE) is sent only after the last packet's duration has passed.
                 self.sleep_until(due_ns);
                 return Ok(false);
             }

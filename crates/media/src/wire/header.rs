@@ -12,7 +12,8 @@ pub(crate) const VERSION: u8 = 2;
 /// The fields of an RTP header that a stored stream uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Marks an event of the profile: in audio, the first packet after silence (RFC 3551, 4.1).
+    /// Marks an event that the RTP profile defines: in audio, the first packet after silence (RFC
+    /// 3551, 4.1).
     pub marker: bool,
     /// Number of the payload's format (RFC 3551), below 128.
     pub payload_type: u8,

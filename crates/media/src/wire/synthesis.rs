@@ -6,7 +6,7 @@
 //! stream and the position.
 //!
 //! Tables repeat about every 0.4 s and clock references about every 40 ms. ISO/IEC 13818-1 allows
-//! at most 0.1 s between clock references. Rates from 46 kb/s conform.
+//! at most 0.1 s between clock references. At rates from 46 kb/s, streams comply with this limit.
 
 use crate::wire::transport_stream::{CLOCK_HZ, PACKET_BYTES, PACKETS_PER_RTP, SYNC, clock_field};
 

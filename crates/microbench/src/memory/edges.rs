@@ -3,9 +3,9 @@
 //! Latency is constant while the working set fits into a cache, and rises when the working set
 //! becomes larger than the cache. An edge is a series of consecutive rises. If a series has a
 //! shoulder, that is, a part that is almost flat, it is two edges. A larger working set cannot be
-//! faster. If it was, other work disturbed the measurement of the smaller set, and the latency of
-//! the larger set replaces it. The search does not use the caches that the kernel reports; they
-//! only label the edges.
+//! faster. If its measured latency is lower, other work disturbed the measurement of the smaller
+//! set. The search then uses the latency of the larger set for the smaller set too. The search does
+//! not use the caches that the kernel reports; they only label the edges.
 
 use serde::Serialize;
 

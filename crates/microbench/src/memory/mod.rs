@@ -56,7 +56,7 @@ pub struct Settings {
     pub smallest_bytes: usize,
     /// Largest working set in bytes. `None` is four times the size of the last cache.
     pub largest_bytes: Option<usize>,
-    /// Half width of an interval that is narrow enough, as a fraction of the median.
+    /// Largest half width of an interval that counts as narrow enough, as a fraction of the median.
     pub precision: f64,
     /// Longest time for one point of the surface or of the chain.
     pub point_limit: Duration,
@@ -118,7 +118,7 @@ pub struct Report {
     /// Confidence of the intervals, as a fraction. With fewer than six repetitions the confidence
     /// is lower.
     pub confidence: f64,
-    /// Half width of an interval that is narrow enough, as a share.
+    /// Largest half width of an interval that counts as narrow enough, as a share of the median.
     pub precision: f64,
     /// Points of the surface whose intervals are wider than that.
     pub imprecise_points: usize,

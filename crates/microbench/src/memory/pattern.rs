@@ -11,8 +11,8 @@ pub const WORD_BYTES: usize = 8;
 pub const STRIDES: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// Number of columns in a group, if the stride has that many. It is the number of words in a line
-/// of 64 bytes. So in every measurement, the first accesses to lines are the same share of all
-/// accesses.
+/// of 64 bytes. So the share of accesses that are the first to their line is the same in every
+/// measurement.
 pub const COLUMNS_TOGETHER: usize = 8;
 
 /// Indices of the words of a block, in the order of the walk.

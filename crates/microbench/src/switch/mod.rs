@@ -79,7 +79,7 @@ pub struct Settings {
     pub working_sets_bytes: Vec<usize>,
     /// Whether all members are pinned to one processor. If not, the kernel places them.
     pub pinned: Vec<bool>,
-    /// Half width of an interval that is narrow enough, as a share of the median.
+    /// Largest half width of an interval that counts as narrow enough, as a share of the median.
     pub precision: f64,
     /// Longest time for one point. It excludes the start of the members.
     pub point_limit: Duration,
@@ -146,7 +146,7 @@ pub struct Report {
     /// Confidence of the intervals, as a fraction. With fewer than six repetitions the confidence
     /// is lower.
     pub confidence: f64,
-    /// Half width of an interval that is narrow enough, as a share of the median.
+    /// Largest half width of an interval that counts as narrow enough, as a share of the median.
     pub precision: f64,
     /// Points whose intervals are wider than that.
     pub imprecise_points: usize,

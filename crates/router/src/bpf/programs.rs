@@ -66,9 +66,9 @@ const MAX_CLOCK_READINGS: i32 = 4096;
 /// Sends every frame through an interface at its due time, with the headers of a stream. The
 /// numbers of `pace` are in nanoseconds: the due time of the next frame (monotonic), the time
 /// between frames, and the time at which the program sent the latest frame. The program itself
-/// waits for the due times, because a call that runs it needs milliseconds of set-up. Another
-/// reason is that the kernel reports durations of calls without the time for which a call was
-/// preempted.
+/// waits for the due times, because a call that runs it needs milliseconds of set-up. Also, the
+/// caller cannot use the duration that the kernel reports for a call, because this duration
+/// excludes the time for which the call was preempted.
 ///
 /// The program writes all headers of each frame. The kernel reuses pages, in which a router has
 /// already changed addresses, TTL and checksum.

@@ -105,8 +105,8 @@ pub fn burn_cpu(microseconds: u64) {
         compute(rounds as u64);
         let then_ns = thread_cpu_ns();
         // Ignore the measurement if a coarse clock has not advanced. Also ignore it if so few
-        // rounds ran that most of the time is that of the read. An interrupt makes a round seem
-        // long. Without the limit on growth, the loop would then do little but read the clock.
+        // rounds ran that the read of the clock took most of the time. An interrupt makes a round
+        // seem long. Without the limit on growth, the loop would then do little but read the clock.
         let measured_ns = (then_ns - now_ns) / rounds;
         if rounds > MIN_ROUNDS && measured_ns > 0.0 {
             ROUND_NS.set(measured_ns.min(ROUND_NS.get() * MAX_GROWTH));

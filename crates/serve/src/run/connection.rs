@@ -16,7 +16,7 @@ pub enum Waiting {
     Idle,
     /// The rest of a request.
     Request,
-    /// The client reads the response, so that the socket accepts more.
+    /// Room in the socket for more of the response: the client must read first.
     Sending,
     /// A helper thread. There is no time-out, because the client does not cause the delay.
     Helper,

@@ -16,7 +16,7 @@ pub struct BulkSender {
     burst: u32,
     /// Time between two bursts.
     interval: Span,
-    /// The minimum time between two events of the sender; 0 if each burst is an event.
+    /// The minimum time between two events of the sender; 0 if each burst has an event of its own.
     sleep: Span,
     /// Accepted connections, in order.
     connections: Vec<ConnectionId>,
@@ -59,7 +59,7 @@ impl BulkSender {
         }
     }
 
-    /// Writes all bursts that are due, or one if each is an event.
+    /// Writes all bursts that are due, or only one if each burst has an event of its own.
     pub fn write(&mut self, kernel: &mut Kernel, context: &mut Context) {
         let now = context.now;
         loop {

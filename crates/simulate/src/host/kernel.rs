@@ -352,7 +352,7 @@ impl Kernel {
         };
         let is_due = end.is_due(context.now);
         if socket.is_offloaded {
-            // The side that runs the connection next arms its timer.
+            // The side that will run the connection sets its timer.
             return false;
         }
         if !is_due {

@@ -1,9 +1,10 @@
 //! The host: a processor that serves kernel jobs before the server's jobs, as a processor serves
 //! interrupts before programs.
 //!
-//! [`kernel`] is the network stack and its system calls, with [`bypass`] for connections on the NIC;
-//! [`web_server`] and [`bulk_sender`] are the programs that use it; [`cpu`] charges each operation of
-//! [`footprint`] with instructions and with the cache lines that [`address`] places in memory.
+//! [`kernel`] is the network stack and its system calls, with [`bypass`] for connections on the
+//! NIC. [`web_server`] and [`bulk_sender`] are the programs that use it. [`cpu`] computes the cost
+//! of each operation of [`footprint`] from its instructions and its cache lines, which [`address`]
+//! places in memory.
 
 pub mod address;
 mod bulk_sender;
@@ -39,7 +40,7 @@ enum KernelJob {
     },
     /// A TCP timer of a connection.
     Timer(ConnectionId),
-    /// The NIC's new soft limit.
+    /// The NIC's new soft limit: the maximum number of connections that it accepts.
     SoftLimit(u32),
     /// The NIC's interrupt for received frames.
     Interrupt,

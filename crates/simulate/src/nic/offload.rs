@@ -12,7 +12,8 @@ use crate::time::Span;
 pub struct Offloaded {
     /// The server's end of TCP, while the NIC runs it.
     pub end: Option<Box<TimedEndpoint>>,
-    /// Packets on the NIC, halved at each restore. Active restore ranks connections by this number.
+    /// Packets of the connection that the NIC has processed. The number is halved at each restore.
+    /// Active restore ranks connections by this number.
     packets: u32,
     /// Index in the list of open connections.
     index: u32,
@@ -218,7 +219,8 @@ impl Nic {
         self.control_load(context);
     }
 
-    /// Evaluates load control: when a packet arrives, after a handoff and after an end.
+    /// Evaluates load control: when a packet arrives, after a handoff, and after a connection
+    /// leaves the NIC.
     pub(super) fn control_load(&mut self, context: &mut Context) {
         let queue = self.queue_packets();
         let connections = self.connections();

@@ -94,7 +94,7 @@ impl ParameterSet {
         let fits = match (&leaf.value, parsed) {
             (Value::Float(_), Value::Integer(number)) => Some(Value::Float(number as f64)),
             (old, new) if old.same_type(&new) => Some(new),
-            // A choice may be spelled with digits alone (`host.prefetch = 1`).
+            // The value of a text parameter may consist of digits (`host.prefetch = 1`).
             (Value::String(_), _) => Some(Value::String(text.to_owned())),
             _ => None,
         };

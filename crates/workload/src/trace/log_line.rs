@@ -178,7 +178,7 @@ fn split_combined(rest: &[u8]) -> Result<Fields<'_>, Reject> {
         };
         match fields {
             Ok(fields) => return Ok(fields),
-            // The rejection of the first candidate describes the line best.
+            // The rejection at the first quote that may end the request describes the line best.
             Err(refused) if reason == Reject::OpenRequest => reason = refused,
             Err(_) => {}
         }

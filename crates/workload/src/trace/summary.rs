@@ -53,8 +53,8 @@ pub struct Summary {
     /// server sends.
     pub session_packets: SessionPackets,
     /// A point for 0 %, 1 % and so on to 100 % of the sessions, counted from the session with the
-    /// fewest packets. It has the shares of these sessions in the packets and in the bytes. Empty
-    /// without sessions.
+    /// fewest packets. Each point has the share of the packets and the share of the bytes that
+    /// belong to these sessions. Empty without sessions.
     pub session_curve: Vec<CurvePoint>,
     /// Other values of the official World Cup summaries (`*.check`).
     pub check: Check,

@@ -35,7 +35,7 @@ const CANONICAL_NAME: &str = "perpacket-load";
 /// The phase of a client. The description of a phase is the event that the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its start in the ramp.
+    /// Its start time in the ramp, the period over which the clients start.
     Waiting,
     /// The connection.
     Connecting,
