@@ -85,7 +85,7 @@ class Facts(Mapping[str, Value]):
         return self.seen.links[self.interface]
 
     def carried(self, key: str) -> float:
-        """A counter of the interface over the profile."""
+        """The growth of a counter of the interface during the profile."""
         return self.seen.profile.number("interfaces", self.link.name, key)
 
 

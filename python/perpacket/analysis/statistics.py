@@ -22,7 +22,7 @@ OUTLIER_SIGNIFICANCE = 0.01
 """A run is an outlier if the probability that chance produces its distance is below this."""
 
 MOST_CORRELATION = 0.8
-"""The greatest correlation of neighbours that is used, so that the interval stays finite."""
+"""Greater correlations of neighbours are replaced by this, so that the interval stays finite."""
 
 ROUNDING = 1e-9
 """Smaller differences, as a share of the value, come from floating-point rounding alone."""
@@ -57,7 +57,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether the two intervals share a value. Then their order is not shown."""
+        """Whether the two intervals share a value. Then their order is not certain."""
         return self.low <= other.high and other.low <= self.high
 
     def map(self, function: Callable[[float], float]) -> Interval:
@@ -202,7 +202,7 @@ def mean(
     check_confidence(confidence)
     n = len(values)
     centre = math.fsum(values) / n
-    # The mean of equal numbers can round past them, outside the interval.
+    # Rounding can make the mean of equal numbers differ from them and lie outside the interval.
     centre = min(max(centre, min(values)), max(values))
     if n == 1:
         return Interval(centre, -math.inf, math.inf, 1, confidence)
@@ -426,7 +426,7 @@ def grubbs_limit(n: int, significance: float) -> float:
 
 
 def unranked(intervals: Mapping[str, Interval]) -> list[tuple[str, str]]:
-    """Neighbours, sorted by value, whose intervals overlap: their order is not shown."""
+    """Neighbours, sorted by value, whose intervals overlap, so that their order is not certain."""
     ordered = sorted(intervals, key=lambda name: intervals[name].value)
     return [
         (lower, higher)

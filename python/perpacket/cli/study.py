@@ -99,7 +99,7 @@ def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption 
 def show(
     name: NameArgument, output_format: FormatOption = Format.TABLE, quiet: QuietOption = False
 ) -> None:
-    """Show a study's question, points, source of published values and confounded effects."""
+    """Show a study's question, points, confounded effects and source of published values."""
     from perpacket.run import parameter_check
     from perpacket.show import json
 
@@ -214,7 +214,7 @@ def chosen(
 ) -> Study:
     """The study of that name or file, at that length, with those experiments and logs.
 
-    A simulated study has only one length; `run` refuses options for others.
+    A simulated study has only one length; `run` refuses options for other lengths.
     """
     from perpacket.run import parameter_check
     from perpacket.study import library
@@ -339,7 +339,7 @@ def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple
             "replications",
             parameter="replications",
             value=str(replications),
-            hint="change replications_most in its file, or remove the key until",
+            hint="change replications_most in its file, or remove its key `until`",
         )
     first = study.seeds[0] if seed is None else seed
     return tuple(range(first, first + (replications or len(study.seeds))))

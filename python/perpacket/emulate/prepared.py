@@ -110,6 +110,6 @@ def check_symbols(file: Path, version: str) -> None:
     found = file.read_bytes().splitlines() if file.exists() else []
     if sum(line.lstrip(b"0")[:1] != b" " for line in found) < SYMBOLS_LEAST:
         raise RunFailed(
-            f"Linux {version}: the kernel has no symbols, from which layers are found",
+            f"Linux {version}: the kernel has no symbols, and layers are found by symbols",
             "use a kernel that is built with CONFIG_KALLSYMS, as those of distributions are",
         )

@@ -1,7 +1,7 @@
 """Converts the plugin's counts into costs per packet, with intervals over the variants.
 
 Names are those of `perpacket profile` where they mean the same. Misses are those of modelled
-caches. A packet is a frame that the driver of card A sent or received.
+caches. A packet is a frame that the driver of card A, the server's network card, sent or received.
 """
 
 from __future__ import annotations

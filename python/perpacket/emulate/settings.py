@@ -153,7 +153,7 @@ class Settings:
     scenario: Scenario = field(default_factory=Scenario)
     memory: Memory = field(default_factory=Memory)
     frames: int = 10_000
-    """Frames that are counted, sent and received."""
+    """The number of frames to count: the sum of those sent and those received."""
     warmup_frames: int = 0
     """Frames before counting begins; 0 for a number that grows with the connections."""
     variants: int = VARIANTS

@@ -65,7 +65,7 @@ def check(capabilities: Sequence[Capability], required: Sequence[str]) -> None:
     lacking: list[Capability] = []
     for name in required:
         if name not in by_name and name in kernel.GROUPS:
-            name = kernel.AGENT  # noqa: PLW2901 - without the agent they are unknown
+            name = kernel.AGENT  # noqa: PLW2901 - without the agent, its probes do not run
         if name not in by_name:
             raise ConfigurationError(
                 f"--require {name}: no such capability",

@@ -57,7 +57,7 @@ def bpf(command: int, attributes: bytes) -> int:
     if number is None:
         raise OSError(f"the number of bpf(2) on {platform.machine()} is unknown")
     system = ctypes.CDLL(None, use_errno=True)
-    # The buffer is longer than the attributes, because the kernel accepts zeros after them.
+    # The buffer can be longer than the attributes: the kernel accepts zeros after them.
     buffer = ctypes.create_string_buffer(attributes, 128)
     result = int(system.syscall(number, command, ctypes.byref(buffer), len(buffer)))
     if result < 0:

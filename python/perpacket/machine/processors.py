@@ -19,11 +19,11 @@ CLOCKS_READ_WITHOUT_A_SYSTEM_CALL = (
     *("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen"),
     "arch_sys_counter",
 )
-"""Clock sources that the vDSO reads in user space, of x86 and of Arm."""
+"""Clock sources of x86 and of Arm that the vDSO reads in user space."""
 
 STEAL_FIELD, COUNTED_FIELDS = 7, 8
-"""The index of stolen time, and the number of fields to sum, in a processor's line of /proc/stat
-after its name: proc_stat(5)."""
+"""Fields of a processor's line of /proc/stat, counted without the processor's name: the index of
+stolen time, and the number of fields to sum (proc_stat(5))."""
 
 STEAL_LIMIT = 0.005
 """Largest share of stolen time that counts as none."""

@@ -27,7 +27,8 @@ from perpacket.models.checks import numbers
 from perpacket.study.validation import problem_text
 
 AS_PRINTED_CPU_MEMORY = 1 / 32
-"""Equation 3.6 prints S/(32 B_i) for the path from memory to the CPU. By its units, it is S/B_i."""
+"""Equation 3.6 prints S/(32 B_i) for the path from memory to the CPU. In consistent units the time
+is S/B_i."""
 
 PRINTED_DIFFERENCE = (
     "Equation 3.6 divides the bytes that the CPU reads by the 32 bytes of a cache line, although "

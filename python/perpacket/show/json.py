@@ -95,7 +95,10 @@ def point(one: Point) -> dict[str, object]:
 
 
 def comparison(row: Comparison, own: str) -> dict[str, object]:
-    """A published value beside the run's, under the key `own`: `simulated` or `measured`."""
+    """A published value beside the run's. The run's value has the key `simulated` or `measured`.
+
+    `own` is this key.
+    """
     published = row.published
     return {
         "figure": published.figure,

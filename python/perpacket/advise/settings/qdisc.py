@@ -98,7 +98,7 @@ class Discipline:
         return f"a file in /etc/sysctl.d with the line: net.core.default_qdisc = {value}"
 
     def record(self) -> dict[str, str]:
-        """The table that opens the setting again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": "qdisc"}
 
 

@@ -36,7 +36,7 @@ class ModelInputs:
     stack_share: float
     """The stack's share of the host's busy time without handoff."""
     lag_ratio: float
-    """The NIC's time for the stack's work over the host's time (alpha of LAWS)."""
+    """The NIC's time for the stack's work, divided by the host's time for it (alpha of LAWS)."""
 
 
 def model_inputs(none: Row, few: Row) -> ModelInputs | None:

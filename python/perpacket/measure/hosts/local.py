@@ -84,7 +84,7 @@ class LocalTestbed(ClosingTestbed):
         self.clients: tuple[LocalHost, ...] = ()
 
     def stop_network(self) -> None:
-        """Stop the agent's link between the hosts. The hosts' processes have stopped before."""
+        """Stop the agent's link, if there is one. The hosts' processes have already stopped."""
 
     def take_down(self) -> None:
         """Stop the clients, then the server, and remove the network; a second call does nothing."""

@@ -1,8 +1,8 @@
 """A control group that limits a server's memory, its part of the page cache included.
 
-Making a group needs root, and a memory controller for this host's processes. Media that exceed the
-limit together then do not stay in the page cache, even if the machine has much memory. Without a
-group, the files are only dropped from the cache before each run.
+Making a group needs root, and a memory controller for this host's processes. With a group, media
+that are larger than the limit together do not stay in the page cache, even if the machine has much
+memory. Without a group, the files are only dropped from the cache before each run.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ for parent in /sys/fs/cgroup /sys/fs/cgroup/memory; do
 done
 exit 1
 """
-"""Version 2 of control groups has the first file, version 1 the second (cgroups(7)). A group's name
-ends in its owner's process id and start time, field 22 of proc_pid_stat(5). The script removes the
-groups of killed studies first."""
+"""Control groups of version 2 have `memory.max`, those of version 1 have `memory.limit_in_bytes`
+(cgroups(7)). A group's name ends in its owner's process id and start time, field 22 of
+proc_pid_stat(5). The script removes the groups of killed studies first."""
 
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 

@@ -32,7 +32,8 @@ from perpacket.study.runner import SetupDescription
 DESCRIPTORS_BESIDE = 64
 SOCKETS_PER_CLIENT = 3
 SOCKETS_PER_SESSION = 2
-"""A client has a connection and two sockets for datagrams, a session of the server one of each."""
+"""A client has a connection and two sockets for datagrams. A session of the server has a connection
+and one socket for datagrams."""
 
 NO_GROUP = (
     "The server's memory was not limited, because no control group can be written: multiple media "

@@ -120,7 +120,7 @@ class Plan(RunPlan):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the server under test is a user's."""
+        """Whether the web server under test is another than `serve web`."""
         others = self.server_command or self.application or self.server_kind != "perpacket"
         return self.is_web and bool(others)
 

@@ -38,7 +38,7 @@ from perpacket.study.point import Point
 from perpacket.study.runner import SetupDescription
 
 DESCRIPTORS_BESIDE = 64
-"""More descriptors than a program needs besides its connections."""
+"""An upper bound on the descriptors that a program needs besides those of its connections."""
 
 COUNTERS = "pmu"
 """The agent's name for performance counters."""

@@ -126,8 +126,9 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
             command = programs.serve_web(server, plan, root, files.certificate(server, plan))
             monitored = stack.enter_context(started("the server", server, command))
             url = ready(monitored, LISTENING_URL)[1].rstrip("/")
-            # A full pool responds after seconds or not at all: the profile would wait for it.
-            # The profile reads the report over plain HTTP.
+            # If all threads or processes of a pool are busy, the server sends the report after
+            # seconds or never, and the profile would wait for it. The profile can read the report
+            # only over plain HTTP.
             if plan.architecture not in POOLS and not plan.tls_key:
                 requests_url = url + programs.REPORT_PATH
         idle_frames = frames_of(server)

@@ -144,7 +144,7 @@ def _placed(frame: pl.DataFrame, terms: Terms) -> pl.DataFrame:
 
 
 def _marks(points: pl.DataFrame, width: int) -> alt.Chart:
-    """The published workloads as open diamonds and this run's points, a shape each."""
+    """The published workloads as open diamonds, and each point of this run with its own shape."""
     names = points["name"].unique(maintain_order=True).to_list()
     own = [name for name in names if name != PUBLISHED]
     styles = {PUBLISHED: ("diamond", palette.PAPER.light, palette.MUTED.light)} | {

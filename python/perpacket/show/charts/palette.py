@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 
 class Tone(NamedTuple):
-    """A colour by name: the CSS variable `--name`, `#rrggbb` on light and on dark pages."""
+    """A colour: the name of its CSS variable, and its `#rrggbb` on light and on dark pages."""
 
     name: str
     light: str

@@ -68,7 +68,7 @@ def _plain(value: object) -> object:
 
 
 def comparison_record(row: Comparison) -> dict[str, object]:
-    """A published value beside the run's, with its bounds at the top level."""
+    """A published value and the run's; the published one and its bounds are keys of the record."""
     record = json_documents.comparison(row, "simulated")
     bounds = record.pop("published")
     assert isinstance(bounds, dict)

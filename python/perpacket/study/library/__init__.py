@@ -115,8 +115,8 @@ def _limited(found: Study, study: str, points: tuple[Point, ...]) -> Study:
     lacking = sorted(names - {point.name for point in points_of_run})
     if found.name != study or lacking:
         raise ConfigurationError(
-            f"study.toml of this run defines study {found.name} without "
-            f"{', '.join(lacking) or 'its name'}",
+            f"study.toml of this run defines study {found.name}"
+            + (f" without {', '.join(lacking)}" if lacking else f", not {study}"),
             parameter="study",
             value=study,
             hint="restore the file from a copy, or run the study again into another directory",
