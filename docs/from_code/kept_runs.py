@@ -57,9 +57,10 @@ def page_file(archive: Path) -> Path:
 
 
 def analysis_of(archive: Path, folder: Path) -> Analysis:
-    """Unpack a kept run into an empty folder and analyze it, as the study of this tree.
+    """Unpack a kept run into an empty folder and analyze it by the study of this tree.
 
-    The stored study only has the command: its published values may be older than those of the tree.
+    Of the stored study, only the command and the seeds are used: its published values may be older
+    than those of the tree.
     """
     from perpacket.analysis.analysis import analyze
 
