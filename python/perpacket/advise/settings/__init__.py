@@ -54,7 +54,7 @@ class Setting(Protocol):
         ...
 
     def record(self) -> dict[str, str]:
-        """The table that opens the setting again."""
+        """The table from which the setting can be opened again."""
         ...
 
 

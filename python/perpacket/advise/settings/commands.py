@@ -121,5 +121,5 @@ class Command:
         return None
 
     def record(self) -> dict[str, str]:
-        """The table that opens the setting again."""
+        """The table from which the setting can be opened again."""
         return {"kind": "command", "do": self.do, "undo": self.undo, "marker": str(self.marker)}
