@@ -54,7 +54,7 @@ class Setting(Protocol):
         ...
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         ...
 
 

@@ -121,5 +121,5 @@ class Command:
         return None
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": "command", "do": self.do, "undo": self.undo, "marker": str(self.marker)}

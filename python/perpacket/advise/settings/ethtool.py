@@ -103,7 +103,7 @@ class Feature(_Interface):
         return self.place.shell(f"ethtool -K {self.place.interface} {self.feature} {value}")
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": "ethtool-feature", "feature": self.feature}
 
     def _entry(self, ethtool: Any) -> tuple[Any, Any]:
@@ -167,7 +167,7 @@ class _Parameter(_Interface):
         return self.place.shell(f"ethtool {self.flag} {interface} {self.parameter} {value}")
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": f"ethtool-{self.group}", "parameter": self.parameter}
 
 

@@ -99,7 +99,7 @@ class Files:
         return f"a file in /etc/tmpfiles.d with the line: w {self.title()} - - - - {value}"
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": self.kind, "path": self.pattern}
 
 
@@ -178,7 +178,7 @@ class Sysctl(Files):
         return f"a file in /etc/sysctl.d with the line: {self.name} = {value}"
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": "sysctl", "name": self.name}
 
 
@@ -240,7 +240,7 @@ class Affinity(Files):
         return [f"/proc/irq/{number}/smp_affinity_list" for number in numbers]
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": self.kind}
 
 

@@ -97,5 +97,5 @@ class Mtu:
         )
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": "link-mtu"}

@@ -73,7 +73,7 @@ class RouteAttribute:
         return f"in the network's configuration, add to the route: {self.attribute} {value}"
 
     def record(self) -> dict[str, str]:
-        """The table from which the setting can be opened again."""
+        """The entry of the journal from which the setting can be opened again."""
         return {"kind": "route", "attribute": self.attribute}
 
 
