@@ -49,7 +49,8 @@ pub struct Arguments {
     /// Delay of each frame, one way.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     delay: Time,
-    /// Vary each frame's delay uniformly by up to this time, less or more; frames stay in order.
+    /// Make each frame's delay shorter or longer by a uniformly random time up to this one; frames
+    /// stay in order.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     jitter: Time,
     /// Bits a second that each direction carries, Ethernet headers included [default: no limit].

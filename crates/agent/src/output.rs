@@ -25,7 +25,7 @@ pub struct Shared {
     /// Format of the data on standard output.
     #[arg(long, value_enum, default_value = "table", help_heading = "Output")]
     pub format: Format,
-    /// Print nothing but errors on standard error.
+    /// On standard error, print only errors.
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
     /// Read options from a TOML file; options on the command line override it.

@@ -83,7 +83,7 @@ const TABLE: &[(&str, &[Renamed])] = &[
     ),
 ];
 
-/// If `old` is the old name of a verb's option, its new name and the unit of the old name.
+/// The new name of a verb's option and the unit of its old name; `None` if `old` is no old name.
 pub fn current(verb: &str, old: &str) -> Option<(&'static str, &'static str)> {
     let (_, options) = TABLE.iter().find(|(name, _)| *name == verb)?;
     let (_, new, unit) = options.iter().find(|(name, ..)| *name == old)?;

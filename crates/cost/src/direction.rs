@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The direction of the packet that code works for.
 ///
-/// Among the functions of the call chain that have a direction, the innermost one determines it. An
+/// The innermost function of the call chain that has a direction determines the direction. An
 /// acknowledgment that the receive path sends is work for a packet sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {

@@ -108,8 +108,8 @@ impl Profile {
     }
 
     /// The cost of a category of *Communication Breakdown*, computed from layers alone. All user
-    /// code counts as the server's. No layer contains the kernel's memory, file systems or file
-    /// service alone, so they count as the kernel's other work.
+    /// code counts as the server's. The kernel's memory, file systems and file service have no
+    /// layers of their own, so they count as the kernel's other work.
     #[must_use]
     pub fn category(&self, category: Category) -> f64 {
         self.sum(|layer, _| Category::of(layer) == category)

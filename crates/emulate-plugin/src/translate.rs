@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The callbacks: QEMU calls them when it translates a block, and when the block's code runs.
 //!
-//! Only plain callbacks are registered. If one thread runs two processors, QEMU 10.0 corrupts the
-//! guest's registers with inline operations and conditional callbacks at the beginning of blocks.
+//! Only plain callbacks are registered. If one thread runs two processors, inline operations and
+//! conditional callbacks at the beginning of blocks make QEMU 10.0 corrupt the guest's registers.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;

@@ -32,7 +32,7 @@ const USER_WRITE: usize = 0;
 const ETHERNET_INPUT: usize = 7;
 const DRIVER_RECEIVE: usize = 6;
 
-/// The longest period of a shared line, as a power of two of packets.
+/// Base-2 logarithm of the longest period of a shared line, in packets.
 const LONGEST_PERIOD: u32 = 12;
 
 /// The number of periods, from 1 packet to the longest.

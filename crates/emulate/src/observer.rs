@@ -96,7 +96,7 @@ enum Stage {
 pub struct ObserverSettings {
     /// The caches.
     pub model: ModelParameters,
-    /// By what costs are divided in addition to layers.
+    /// The division of costs besides the division by layer.
     pub by: By,
     /// Whether accesses that cannot change a cache are left out of the recording.
     pub filters_recording: bool,

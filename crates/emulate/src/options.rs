@@ -32,7 +32,7 @@ pub struct Options {
     pub model: ModelParameters,
     /// Instructions after which a processor's turn ends; 0 if the emulator decides when it ends.
     pub turn_instructions: u64,
-    /// By what costs are divided in addition to layers.
+    /// The division of costs besides the division by layer.
     pub by: By,
     /// The kernel's type information (BTF), for structures.
     pub types: Option<PathBuf>,

@@ -120,7 +120,7 @@ impl Repetitions {
         self.accesses
     }
 
-    /// Reads the next instruction. The access of one that `is_watched` is always reported.
+    /// Reads the next instruction. If `is_watched` is true, its access is always reported.
     pub fn read(&mut self, instruction: &iced_x86::Instruction, is_watched: bool) {
         let info = self.factory.info(instruction).clone();
         let access = match info.used_memory() {
@@ -250,7 +250,8 @@ impl Repetitions {
         }
     }
 
-    /// The register that has a known relation to earlier values after an instruction, with its value.
+    /// The register whose value after an instruction has a known relation to earlier values, with
+    /// this value.
     fn new_value(&self, instruction: &iced_x86::Instruction) -> Option<(Register, Value)> {
         let target = instruction.op0_register();
         let immediate = || match instruction.op1_kind() {

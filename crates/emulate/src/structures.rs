@@ -54,7 +54,7 @@ pub enum StructuresError {
     Missing(&'static str),
 }
 
-/// A structure of the kernel, by the order of its first access.
+/// A structure of the kernel. Numbers are assigned in the order of first accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StructureId(u32);
 

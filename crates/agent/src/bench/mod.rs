@@ -73,7 +73,7 @@ pub struct MemoryArguments {
 #[derive(Debug, clap::Args, Serialize)]
 #[command(after_help = SWITCH_EXAMPLE)]
 pub struct SwitchArguments {
-    /// Kinds of members that pass the token, separated by commas.
+    /// Kinds of members of the ring that passes a token, separated by commas.
     #[arg(long, value_parser = one_of(KINDS), value_delimiter = ',',
           default_values = ["threads", "processes"])]
     kinds: Vec<Kind>,

@@ -122,7 +122,8 @@ impl Collector {
         })
     }
 
-    /// Pushes the current metrics. The error follows the URL in a message: `connection refused`.
+    /// Pushes the current metrics. The caller prints the error after the URL, so the error is a
+    /// phrase such as `connection refused`.
     fn push(&self, metrics: &[Metric]) -> Result<(), String> {
         let request = request(metrics, &self.resource, self.began_ns, now_ns());
         let mut post = self.agent.post(&self.url);

@@ -108,7 +108,7 @@ pub fn serve(
     let accept = move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
-                // Out of descriptors or memory, which may pass.
+                // Descriptors or memory have run out. Some may become free again.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };

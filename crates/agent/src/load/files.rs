@@ -21,7 +21,7 @@ const DEFAULT_SEED: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Set {
-    /// SPECweb99: directories for `--connections`.
+    /// SPECweb99: the directories for the number of `--connections`.
     #[value(name = "specweb99")]
     SpecWeb99,
     /// Surge: 20,000 files, 480 MB.
@@ -29,10 +29,10 @@ enum Set {
     /// WebStone: five files.
     #[value(name = "webstone")]
     WebStone,
-    /// World Cup 1998: objects of the generator, for `--seed`.
+    /// World Cup 1998: the objects that the generator makes from `--seed`.
     #[value(name = "worldcup")]
     WorldCup,
-    /// IBM: objects of the generator, for `--seed`.
+    /// IBM: the objects that the generator makes from `--seed`.
     Ibm,
     /// The objects of the log `--trace`, each with the largest size of its 200 responses.
     Trace,
@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Paths of the objects of a World Cup 1998 log.
     #[arg(long, value_name = "FILE")]
     object_mappings: Option<PathBuf>,
-    /// Seed of the load that will request them, for `worldcup` and `ibm` [default: 1].
+    /// Seed of the load that will request the files, for `worldcup` and `ibm` [default: 1].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Refuse to make more bytes than this.

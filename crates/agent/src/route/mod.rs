@@ -53,7 +53,7 @@ Example: 64-byte frames from host A over a router with 10.0.0.1 on A's side to h
 
   perpacket-agent route throughput --from A:a0 --next-hop R:r0 --to B:b0 --frame-size 64
 
-With --generator live into a veth device, its far end must accept live frames:
+If --generator live sends into a veth device, the device's far end must accept live frames:
   --take-redirected R:r0";
 
 /// Shown after the options of `route self-test`.
@@ -95,7 +95,8 @@ pub struct ThroughputArguments {
     /// How frames are sent: in batches through a packet socket, or as live frames of BPF.
     #[arg(long, value_parser = one_of(GENERATORS), default_value = "socket")]
     generator: generator::Method,
-    /// How frames are counted: in XDP, in a packet socket, or in XDP if the machine allows it.
+    /// How frames are counted: in XDP, in a packet socket, or (`auto`) in XDP if the machine allows
+    /// it, else in a packet socket.
     #[arg(long, value_enum, default_value = "auto")]
     receiver: ReceiverName,
     /// Interfaces that must accept live frames: the far ends of veth devices.

@@ -45,7 +45,8 @@ pub enum RecordingError {
         /// The configurations that the recording allows.
         expected: &'static str,
     },
-    /// The window lacks frames of a direction, so nothing can be computed per packet of it.
+    /// The window lacks frames of one direction, so nothing can be computed per packet of this
+    /// direction.
     #[error("the window lacks frames sent or frames received")]
     NoFrames,
     /// The window does not state how many connections there were.
@@ -64,7 +65,7 @@ impl RecordingError {
             Self::Format => "name a file that `--record` wrote",
             Self::Version { .. } | Self::Damaged { .. } => "record again",
             Self::Truncated { .. } => {
-                "record again; the run was ended, or the disk was full, before it was complete"
+                "record again; the run ended or the disk was full before the recording was complete"
             }
             Self::Filtered { .. } => "record again with every access (`filter=none`)",
             Self::NoFrames | Self::NoConnections => {

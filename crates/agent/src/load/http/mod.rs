@@ -134,7 +134,8 @@ pub struct Arguments {
     /// With --speed max: repeat the log until --duration or --requests.
     #[arg(long, help_heading = "Workload")]
     repeat: bool,
-    /// Start times of requests within a second, because a log has whole seconds [default: uniform].
+    /// When requests start within their second, because the times in a log are whole seconds
+    /// [default: uniform].
     #[arg(long, value_parser = one_of(SPREADS), help_heading = "Workload")]
     spread: Option<Spread>,
     /// Include the dynamic operations of SPECweb99.
@@ -229,8 +230,8 @@ pub struct Arguments {
     /// Source addresses of the connections.
     #[arg(long, value_name = "ADDR[-ADDR]", help_heading = "Client")]
     source: Option<String>,
-    /// Share of this process in a load of N processes: `I/N`. Divides rates, connections and the clients
-    /// of a log.
+    /// Number I, from 1, of this process among N processes of one load: `I/N`. Divides rates,
+    /// connections and the clients of a log.
     #[arg(long, value_name = "I/N", help_heading = "Client")]
     shard: Option<String>,
 
