@@ -36,7 +36,7 @@ pub struct Response<'a> {
 }
 
 impl Response<'_> {
-    /// How the body is delimited (RFC 9112, section 6.3). A response to HEAD has none.
+    /// How the body is delimited (RFC 9112, section 6.3). A response to HEAD has no body.
     #[must_use]
     pub fn framing(&self, to_head: bool) -> Framing {
         match self.length_bytes {

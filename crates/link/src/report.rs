@@ -26,8 +26,8 @@ pub struct Report {
     pub left_to_right: OneWay,
     /// From the right host to the left one.
     pub right_to_left: OneWay,
-    /// CPU time of the link. It includes the kernel's work for a receiving host until another CPU
-    /// continues that work.
+    /// CPU time of the link. The kernel begins a receiving host's work in the link's thread. This
+    /// time includes that work until another CPU continues it.
     pub cpu_s: f64,
     /// The part of `cpu_s` in which the link spun, because the next frame was due too soon to
     /// sleep.

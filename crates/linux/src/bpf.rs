@@ -2,7 +2,7 @@
 //!
 //! The system call is used directly (linux/bpf.h), so that nothing has to be installed. When a
 //! [`Program`] is dropped, the kernel removes the program. When a [`Link`] is dropped, the kernel
-//! detaches it. Both also happen when the process is killed.
+//! detaches its program. Both also happen when the process is killed.
 
 use std::ffi::c_int;
 use std::io;

@@ -6,8 +6,8 @@ use std::num::NonZeroU64;
 use rustix::process::setpriority_process;
 use rustix::thread::set_current_timer_slack;
 
-/// A real-time priority. It is above the priority of load generators, which is the lowest, and
-/// below that of the kernel's threads for timers and interrupts.
+/// A real-time priority. Load generators have the lowest one. This one is above it, and below that
+/// of the kernel's threads for timers and interrupts.
 const PRIORITY: libc::c_int = 10;
 
 /// Makes the calling thread wake on time. It gets timers without slack and real-time priority

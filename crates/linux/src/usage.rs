@@ -41,7 +41,8 @@ impl Usage {
 
     fn read(of: libc::c_int) -> Self {
         let mut raw = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: getrusage(2) fills the structure; zero bytes are valid before that.
+        // SAFETY: getrusage(2) fills the structure. Before that it is all zeros, which is a valid
+        // value.
         let raw = unsafe {
             libc::getrusage(of, raw.as_mut_ptr());
             raw.assume_init()

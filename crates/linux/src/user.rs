@@ -10,7 +10,7 @@ const DEFAULT_USER: &str = "nobody";
 /// The reason why privileges were not dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// `wanted` is set, but this process is not root.
+    /// A user is named, but this process is not root.
     #[error("only root can become another user")]
     NotRoot,
     /// /etc/passwd has no such user.

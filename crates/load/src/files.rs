@@ -45,7 +45,7 @@ pub enum FileSet {
         /// Seed of the load.
         seed: u64,
     },
-    /// The objects of a log, each with the largest size of its 200 responses.
+    /// The objects of a log, each with the largest size of its responses with status 200.
     Trace {
         /// The log.
         file: PathBuf,

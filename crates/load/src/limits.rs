@@ -28,8 +28,8 @@ pub(crate) fn ensure_descriptors(connections: u64) -> Result<(), LoadError> {
         needed,
         available,
         hint: format!(
-            "ask for fewer connections, or raise the hard limit: `ulimit -Hn {needed}` as root, or \
-             several processes with `--shard I/N`"
+            "ask for fewer connections, raise the hard limit with `ulimit -Hn {needed}` as root, \
+             or run several processes with `--shard I/N`"
         ),
     })
 }

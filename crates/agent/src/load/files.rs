@@ -34,7 +34,8 @@ enum Set {
     WorldCup,
     /// IBM: the objects that the generator makes from `--seed`.
     Ibm,
-    /// The objects of the log `--trace`, each with the largest size of its 200 responses.
+    /// The objects of the log `--trace`, each with the largest size of its responses with status
+    /// 200.
     Trace,
 }
 

@@ -460,8 +460,8 @@ fn build() -> io::Result<IoUring> {
 }
 
 /// Slots for sockets. On kernels before 6.13 there are none, because these kernels free a released
-/// slot only when no operation at all is under way (`io_uring/rsrc.c`). The function tests for a
-/// feature of 6.15, because that is the first newer feature that a process can detect.
+/// slot only when no operation at all is under way (`io_uring/rsrc.c`). A process can detect no
+/// feature of 6.13 or 6.14, so the function tests for a feature of 6.15.
 fn slots(uring: &IoUring) -> Vec<Registered> {
     if !uring.params().is_feature_no_iowait() {
         return Vec::new();

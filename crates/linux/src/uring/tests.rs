@@ -101,7 +101,7 @@ fn a_socket_in_a_slot_is_usable_and_closes_when_the_slot_is_released() {
     drop(socket);
     client.set_nonblocking(true).unwrap();
     let error = client.read(&mut [0]).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "the ring owns it");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "still open");
     ring.release(registered);
     ring.flush().unwrap();
     client.set_nonblocking(false).unwrap();

@@ -16,8 +16,9 @@ use super::session::{Session, SessionRequest};
 /// If the rest of a body has at least this size, the kernel drops it instead of copying it
 /// (`MSG_TRUNC`, tcp(7)). Copying a smaller rest is cheaper than the additional call.
 const DROP_FROM_BYTES: u64 = 65_536;
-/// Receive buffer of a connection with a line speed. A small buffer makes the server see the speed
-/// of the line instead of this machine's memory. The kernel doubles it for its own overhead.
+/// Receive buffer of a connection with a line speed. With a small buffer, the server can send only
+/// as fast as the line. Otherwise this machine's memory would take the bytes sooner. The kernel
+/// doubles the size for its own overhead.
 const PACED_BUFFER_BYTES: usize = 32_768;
 
 /// State of a connection.

@@ -131,7 +131,8 @@ fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
             let surge = perpacket_workload::Surge::default();
             notes.push(format!(
                 "Surge: values are limited: files to {:.0} B, pages to {} files, pauses to {} s, think times \
-                 to {} s; {:.2} % of the files are in the tail, so that all files have {} MB",
+                 to {} s; {:.2} % of the files are in the tail, so that all files together have \
+                 {} MB",
                 surge.tail_limit_bytes,
                 surge.page_limit,
                 surge.active_off_limit_s,

@@ -52,7 +52,7 @@ impl Schedule {
         self.next_ns as u64
     }
 
-    /// Advances to the arrival after the next.
+    /// Advances past the next arrival.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.count += 1;

@@ -52,7 +52,8 @@ pub(crate) struct SessionRequest {
     pub expected_bytes: u32,
     /// How the client requests it.
     pub operation: Operation,
-    /// The status in the log; 0 without a log. Both this status and success are expected.
+    /// The status in the log; 0 without a log. A response is expected to have this status or
+    /// that of a success.
     pub logged_status: u16,
     /// With a log: the start of the request, from the start of the log. Otherwise: the wait before
     /// the request.

@@ -258,7 +258,8 @@ impl Worker {
         }
     }
 
-    /// A free connection. If single requests arrive, open connections come first.
+    /// A free connection. If arrivals are requests and not sessions, open connections are used
+    /// first.
     fn free_connection(&mut self, arrivals: Arrivals) -> Option<u32> {
         if matches!(arrivals, Arrivals::Requests { .. })
             && let Some(slot) = self.idle.pop()

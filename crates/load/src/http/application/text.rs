@@ -22,7 +22,7 @@ impl Text {
         Self(vec![Part::Literal(text.to_owned())])
     }
 
-    /// Parses a text. `number` returns the index of the value with a name.
+    /// Parses a text. `number` returns the index of the value that has the given name.
     ///
     /// # Errors
     /// The error is the name of a placeholder that has no value.
