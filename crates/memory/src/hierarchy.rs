@@ -9,8 +9,8 @@ use crate::{
 /// The result of a demand access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The level that answered. 0 is the first level, and the number of levels is DRAM. A
-    /// prefetched line that has not arrived counts for the level that it will be in.
+    /// The level that answered. 0 is the first level. A value equal to the number of levels is
+    /// DRAM. A prefetched line that has not arrived counts for the level that it will be in.
     pub level: u8,
     /// Cycles for which the processor stalled beyond the latency of the first level. That latency
     /// is part of the processor's rate of one instruction per cycle, so a hit in the first level

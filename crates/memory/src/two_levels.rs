@@ -1,5 +1,5 @@
 //! Sequences of accesses to the most usual hierarchy. It has two inclusive levels: the first has
-//! two ways, and the second has 16. All software prefetches have arrived.
+//! two ways, and the second has 16. All software prefetches must have arrived.
 //!
 //! An access has the effects that [`Hierarchy`](crate::Hierarchy) describes. Here the number of
 //! levels, their forms and the policy are known at compile time, which halves the instructions of

@@ -81,7 +81,7 @@ pub struct Limits {
     pub time: Duration,
 }
 
-/// The repetitions of one point. All points reuse them, so that none allocates memory.
+/// Storage for the repetitions of one point. All points reuse it, so that none allocates memory.
 #[derive(Debug)]
 pub struct Repetitions {
     values: Vec<f64>,

@@ -20,7 +20,7 @@ pub struct Bounded<V> {
     limit: usize,
     named: BTreeMap<String, Slot<V>>,
     other: V,
-    /// Work in this round of the names without a sum.
+    /// Work of the names without a sum, in this round.
     outside: HashMap<String, f64>,
 }
 

@@ -132,8 +132,8 @@ pub fn of_process(pid: u32) -> Option<String> {
     find(|names| names.split(',').any(|name| name == "perf_event")).or_else(|| find(str::is_empty))
 }
 
-/// The engine and identifier of the container to which a group with this name below `parent`
-/// belongs. `None` if it is not the group of a container.
+/// The engine and identifier of the container of a group. `name` is the name of the group, and
+/// `parent` is the name of the folder above it. `None` if it is not the group of a container.
 fn container<'a>(name: &'a str, parent: &str) -> Option<(&'static str, &'a str)> {
     let stem = name.strip_suffix(".scope").unwrap_or(name);
     let (prefix, id) = stem.rsplit_once('-').unwrap_or(("", stem));

@@ -60,7 +60,7 @@ pub enum ProfileError {
         /// This kernel's version.
         own: String,
     },
-    /// A file that is not the output of `ip -s -j link`, or not the later of two.
+    /// A file is not the output of `ip -s -j link`, or the second file is older than the first.
     #[error(
         "--links {path}: expected the output of `ip -s -j link`, the earlier file first: {reason}"
     )]

@@ -515,7 +515,8 @@ fn describe(connection: &Connection, request: &Request, medium: &Medium) -> Repl
     reply
 }
 
-/// The response to PLAY. It has the range and the first packet (RTP-Info; RFC 2326, section 12.33).
+/// The response to PLAY. It has the range, and the sequence number and timestamp of the first
+/// packet (RTP-Info; RFC 2326, section 12.33).
 fn playing(session: &mut Session, request: &Request) -> Reply {
     let uri = without_track(&request.uri);
     session.with(|stream| {

@@ -27,7 +27,7 @@ pub struct ClockReference {
     pub ticks: u64,
 }
 
-/// Whether bytes start with sync bytes one packet apart.
+/// Whether each of the first packets in `bytes` starts with a sync byte.
 #[must_use]
 pub fn is_transport_stream(bytes: &[u8]) -> bool {
     bytes.len() >= PACKET_BYTES

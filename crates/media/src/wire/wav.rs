@@ -45,8 +45,8 @@ pub(crate) fn parse(head: &[u8]) -> Option<Format> {
                 let short = |place: usize| u16::from_le_bytes([fields[place], fields[place + 1]]);
                 let mut tag = short(0);
                 if tag == EXTENSIBLE {
-                    // Before the GUID are 16 bytes of format, the size of the extension, the valid
-                    // bits and the channel mask.
+                    // These come before the GUID: the 16 bytes of the format, the size of the
+                    // extension, the valid bits and the channel mask.
                     let guid = head.get(start + 24..start + 26)?;
                     tag = u16::from_le_bytes([guid[0], guid[1]]);
                 }

@@ -125,8 +125,8 @@ pub struct SwitchRow {
     pub pass_ns: f64,
     /// Median time of a pass by one member alone, in nanoseconds. It is subtracted.
     pub passing_alone_ns: f64,
-    /// Context switches of member 0 in each round of the token, voluntary or not. It is at least 1
-    /// if all passes switch.
+    /// Number of context switches of member 0 in each round of the token, voluntary or not. The
+    /// number is at least 1 if each pass is a switch.
     pub departures_per_round: f64,
 }
 

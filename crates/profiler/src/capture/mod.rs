@@ -80,7 +80,7 @@ pub enum Record<'a> {
         start: u64,
         /// Length of the map in bytes.
         length: u64,
-        /// Offset in the file of the first address.
+        /// Offset of the first address in the file.
         offset: u64,
         /// The file.
         path: String,

@@ -16,7 +16,7 @@ pub const SAMPLE_FIELDS: u64 = (bindings::PERF_SAMPLE_IP
     | bindings::PERF_SAMPLE_PERIOD
     | bindings::PERF_SAMPLE_CALLCHAIN) as u64;
 
-/// Bytes at the end of every other record: thread, time and processor, eight each.
+/// Bytes at the end of each record that is not a sample: thread, time and processor, eight each.
 const TRAILER_BYTES: usize = 24;
 
 /// Call chain entries from this value on are marks, not addresses (`PERF_CONTEXT_MAX`).
@@ -34,7 +34,7 @@ const USER_MODE: u16 = bindings::PERF_RECORD_MISC_USER as u16;
 /// The bit of a COMM record that marks an execve.
 const EXECUTED: u16 = bindings::PERF_RECORD_MISC_COMM_EXEC as u16;
 
-/// The bit of a map that is not executable.
+/// The bit of an MMAP record that marks a map that is not executable.
 const DATA: u16 = bindings::PERF_RECORD_MISC_MMAP_DATA as u16;
 
 /// Reads integers in sequence.
