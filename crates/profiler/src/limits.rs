@@ -45,8 +45,8 @@ fn about_samples(
     if report.backend == Backend::Accounts {
         limits.push(
             "perf was not used: user, kernel and interrupt time are the kernel's own accounts, in \
-             ticks; the accounts do not distinguish layers of the kernel, which count as `other`, and user code \
-             is everybody's"
+             ticks; the accounts do not distinguish layers of the kernel, which count as `other`, or \
+             the user code of one program from that of another"
                 .to_owned(),
         );
         return;

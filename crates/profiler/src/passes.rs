@@ -57,7 +57,7 @@ pub struct Context<'a> {
     pub planned_passes: usize,
     /// Events without a pass, because the machine does not count them.
     pub lacking: &'a [EventKind],
-    /// Samples a second and processor.
+    /// Number of samples a second on each processor.
     pub frequency_hz: u32,
 }
 

@@ -13,7 +13,7 @@ use crate::error::ProfileError;
 /// (`benches/profiler_overhead.py`, whose README has the intervals).
 pub const DEFAULT_FREQUENCY_HZ: u32 = 97;
 
-/// Highest frequency. Above it, most of the load would be sampling itself.
+/// Highest frequency. Above it, sampling would be most of the load.
 const FREQUENCY_LIMIT_HZ: u32 = 20_000;
 
 /// Default length of a profile.

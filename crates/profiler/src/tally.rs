@@ -319,7 +319,7 @@ impl Collector {
         &self.stacks[number]
     }
 
-    /// Starts new sums of an event and returns the old ones.
+    /// Starts new sums of an event and discards the old ones.
     pub fn begin(&mut self, event: EventKind) {
         self.tally = Tally::new(event);
     }

@@ -44,7 +44,7 @@ const MODULES: &str = "/proc/modules";
 pub struct WatchSettings {
     /// Processors; `None` means all that are online at the time.
     pub cpus: Option<Vec<usize>>,
-    /// Samples a second and processor.
+    /// Number of samples a second on each processor.
     pub frequency_hz: u32,
     /// File of rules that precede the compiled-in ones. Those for programs have no effect, because
     /// processes are not stored.
@@ -110,8 +110,8 @@ pub struct Totals {
     pub shared: PerLayer<f64>,
     /// Frames and bytes by interface.
     pub interfaces: Bounded<Interface>,
-    /// TCP segments as the protocol counts them: sent ones before segmentation offload, received
-    /// ones after receive offload.
+    /// TCP segments as the protocol counts them: sent ones as links carry them, received ones after
+    /// receive offload has merged them.
     pub segments: Directions,
     /// UDP datagrams.
     pub datagrams: Directions,

@@ -144,7 +144,7 @@ impl PySimulation {
         (self.progress.packets(), self.simulation.packets())
     }
 
-    /// Requests that the run ends soon: `run` raises `Interrupted`.
+    /// Asks the run to end soon. `run` then raises `Interrupted`.
     fn cancel(&self) {
         self.progress.cancel();
     }

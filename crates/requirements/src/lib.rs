@@ -15,8 +15,9 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// The capability to measure without disturbance by other work. No machine can guarantee it, so
-/// `PERPACKET_REQUIRE` cannot name it.
+/// The reason of a skip when other work disturbed a measurement. It is used in place of a
+/// capability. `PERPACKET_REQUIRE` cannot name it, because no machine can guarantee that nothing
+/// disturbs it.
 pub const DISTURBED: &str = "disturbed";
 
 /// Reports that the calling test is skipped because the machine lacks `capability`.

@@ -49,9 +49,9 @@ impl Outcome {
     }
 }
 
-/// Smallest fraction of the frames that must be sent for a rate to count as achieved. It is also
-/// the smallest ratio of the shorter to the longer of the planned and the actual time. [`LATE_S`]
-/// is tolerated in addition.
+/// Smallest fraction of the frames that must be sent for a rate to count as achieved. The planned
+/// and the actual time must also agree: the shorter of them is at least this fraction of the
+/// longer, apart from a difference of [`LATE_S`].
 const RATE_SHARE: f64 = 0.99;
 
 /// Tolerated difference between the planned and the actual end of a stream, in seconds. It is the

@@ -59,16 +59,16 @@ pub fn pass() -> Assembler {
     program
 }
 
-/// Maximum number of clock readings for one frame, about 100 us. After these readings, the program
-/// sends the frame before its due time.
+/// Maximum number of clock readings for one frame. They take about 100 us. If the frame is still not
+/// due after these readings, the program sends it early.
 const MAX_CLOCK_READINGS: i32 = 4096;
 
 /// Sends every frame through an interface at its due time, with the headers of a stream. The
 /// numbers of `pace` are in nanoseconds: the due time of the next frame (monotonic), the time
 /// between frames, and the time at which the program sent the latest frame. The program itself
-/// waits for the due times, because a call that runs it needs milliseconds of set-up. Also, the
-/// caller cannot use the duration that the kernel reports for a call, because this duration
-/// excludes the time for which the call was preempted.
+/// waits for the due times, because a call that runs it needs milliseconds of set-up. The
+/// caller computes the duration of a call from the time of the latest frame, because the duration
+/// that the kernel reports excludes the time for which the call was preempted.
 ///
 /// The program writes all headers of each frame. The kernel reuses pages, in which a router has
 /// already changed addresses, TTL and checksum.
@@ -253,7 +253,7 @@ fn accept(program: &mut Assembler, mac: Mac) {
         .jump_if(R2, Below, IPV4_BYTES as i32, "pass")
         .add(R2, ETHERNET_BYTES as i32)
         .jump_if_register(R2, Above, R0, "pass");
-    // The words of a header with a correct checksum sum to all ones.
+    // If the checksum is correct, all bits of the sum of the header's words are ones.
     program.set(R2, 0);
     for at in 0..IPV4_BYTES as i16 / 2 {
         program.load(Half, R3, R7, IP + at * 2).add_register(R2, R3);

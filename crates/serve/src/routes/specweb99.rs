@@ -147,7 +147,7 @@ pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
     )
 }
 
-/// The demographics of a user, or of an advertisement's audience: 16 properties, one a bit. At
+/// The demographics of a user, or of an advertisement's audience: 16 properties, each a bit. At
 /// least one bit is set, and about a quarter of them on average. The bits are those of the number
 /// times 2^64 divided by the golden ratio (Fibonacci hashing), so that neighbouring numbers differ.
 #[must_use]

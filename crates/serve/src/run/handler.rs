@@ -59,7 +59,7 @@ pub struct ConnectionHandler {
     out: Box<SendQueue>,
     #[expect(
         clippy::vec_box,
-        reason = "connections own queues boxed; moving one is moving a pointer"
+        reason = "connections have their queues in boxes, so that moving a queue moves a pointer"
     )]
     spares: Vec<Box<SendQueue>>,
     idle_ms: u64,
