@@ -72,7 +72,10 @@ class Report:
     samples: int
     notes: tuple[str, ...]
     path_share: float = 1.0
-    """The share of the samples on the packet's path. All other shares are shares of these."""
+    """The share of samples that are on the packet's path.
+
+    All other shares are shares of these samples.
+    """
 
     @property
     def first(self) -> Advice | None:

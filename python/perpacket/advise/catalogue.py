@@ -183,7 +183,7 @@ def read(name: str, text: str) -> Change:
         raise ConfigurationError(f"{name}: {error}") from None
     except ValidationError as error:
         wrong = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        first = wrong[0]  # an unknown key may be a missing key, misspelled
+        first = wrong[0]  # an unknown key may be a wrong spelling of a missing key
         key = ".".join(map(str, first["loc"]))
         raise ConfigurationError(f"{name}: {key}: {first['msg'].lower()}") from None
     if name != f"{change.name}.toml":

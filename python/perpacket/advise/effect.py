@@ -11,8 +11,8 @@ windows, but the effect compares pairs of windows. So the floor is about 1.4 tim
 the effect. If there is no difference, about one trial in a hundred makes a false claim.
 
 The cost is the processor time of the layers of the packet's path, because the varying time of other
-programs would hide a small effect. A command of the user may start a program; then the cost is the
-time of all programs.
+programs would hide a small effect. If a trial runs a command of the user, which may start a
+program, the cost is the time of all programs.
 """
 
 from __future__ import annotations
@@ -323,11 +323,14 @@ def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> 
 
 
 def half_width(ratio: Interval) -> float:
-    """Half the width of a ratio's interval in logarithms; about a share of the ratio if small."""
+    """Half the width of a ratio's interval, in logarithms.
+
+    If it is small, it is about half the interval's width divided by the ratio.
+    """
     return (math.log(ratio.high) - math.log(ratio.low)) / 2
 
 
 def log_ratio(quantity: Quantity, above: Sequence[Window], below: Sequence[Window]) -> float | None:
-    """The logarithm of the ratio of a quantity in two sets of windows; None unless positive."""
+    """The logarithm of a quantity's ratio in two sets of windows; None unless both are positive."""
     first, second = quantity.over(above), quantity.over(below)
     return math.log(first / second) if first and second and first > 0 and second > 0 else None

@@ -43,7 +43,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A network namespace, by a file that refers to it, and an interface, empty for none."""
+    """A network namespace and an interface in it.
+
+    A file refers to the namespace. The interface's name is empty if there is no interface.
+    """
 
     interface: str = ""
     namespace: Path | None = None

@@ -49,7 +49,7 @@ class Server:
     pid: int
     command: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict)
-    """By change of the catalogue that sets an option of the server: the option's present value."""
+    """The present value of each option, by the change of the catalogue that sets it."""
     unread: str = ""
     """The reason why the options could not be read."""
     configuration: tuple[Directive, ...] = ()
@@ -241,7 +241,7 @@ If servers and locations have different values, advice concerns the costliest va
 
 
 def nginx_options(configuration: Sequence[Directive], cpus: int) -> dict[str, str]:
-    """By change of the catalogue that sets an option of nginx: the option's present value."""
+    """The present value of each option of nginx, by the change of the catalogue that sets it."""
     found = {name: _costliest(configuration, *row) for name, row in COSTLIEST.items()}
     events = _inner(configuration, "events")
     found["multi-accept"] = _last(events, "multi_accept", "off")

@@ -45,7 +45,7 @@ def fit(
 
     In each block, least squares through its windows give two slopes against the amounts: that of
     the layer's cost and that of the logarithm of throughput. Raises `RunFailed` without two whole
-    blocks, or if the profile does not show that the layer cost more.
+    blocks, or if the profile does not show that the added cost makes the layer dearer.
     """
     by_key = {one.key: one for one in quantities(unit_of(found))}
     blocks: dict[int, list[Window]] = {}

@@ -86,7 +86,7 @@ class WhatIfSetup(WebSetup):
     numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The steps of the session that apply a change."""
     chosen: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The changes of points whose changes are `best`."""
+    """The changes that were selected for each point with the changes `best`."""
 
     @contextmanager
     def applied(self, changes: Sequence[str]) -> Iterator[None]:

@@ -58,11 +58,11 @@ class Change:
     packet_ratio: Interval | None
     """The same ratio for the processor time of a packet."""
     layers: tuple[tuple[str, Interval], ...]
-    """The layers whose time per unit is shown to differ, with the difference (us), most first."""
+    """Layers whose time per unit is shown to differ, with the difference (us), largest first."""
 
     @property
     def where(self) -> str:
-        """The load. If `load` is empty, the name of a row of chosen changes is its load."""
+        """The load. If `load` is empty and the changes were chosen, it is the row's name."""
         return self.load or (self.name if self.is_chosen else "")
 
     @property

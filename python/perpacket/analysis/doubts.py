@@ -35,7 +35,10 @@ def replication_warnings(values: Sequence[float], unit: str) -> Iterator[str]:
 
 
 def balance_warnings(rows: Mapping[int, Row]) -> Iterator[str]:
-    """Runs whose packets do not balance: none of their numbers can be trusted."""
+    """Runs whose packets do not balance: none of their numbers can be trusted.
+
+    Packets balance if those sent equal those delivered, dropped and in flight.
+    """
     lost = [str(seed) for seed, row in rows.items() if row.get("conserved") is False]
     if lost:
         yield f"packets do not balance with seed {', '.join(lost)}"

@@ -47,7 +47,7 @@ TOTAL = "total"
 KIND = "kind."
 """The prefix of a kind's name in rules. A layer's name has no prefix."""
 
-HINT = "`perpacket profile --format json`, or with `--every 1s`, prints such a file"
+HINT = "`perpacket profile --format json` prints such a file, also with `--every 1s`"
 
 
 class Unit(StrEnum):

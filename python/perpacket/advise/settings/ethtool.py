@@ -36,7 +36,10 @@ class _Interface:
         return value
 
     def permanent(self, value: str) -> str | None:
-        """The command for each start. A systemd.link(5) file has other names for the settings."""
+        """Instructions to run the command at each start of the machine.
+
+        They name no systemd.link(5) file, because it has other names for the settings.
+        """
         return (
             "run at each start, for example from a unit of systemd or a file in "
             f"/etc/network/if-up.d: {self.command(value)}"

@@ -71,7 +71,7 @@ def _why_time_differs(measured: Runs, emulated: Runs) -> str:
     if bundle > MOST_FRAME_RATIO and set(REGIONS[region]) <= set(costs.STACK):
         return (
             "that frames are alike: with segmentation offload a measured frame has "
-            f"{bundle:.1f} segments, an emulated one has one"
+            f"{bundle:.1f} segments, an emulated frame has one"
         )
     return (
         "that an instruction takes the same time in every layer: "
