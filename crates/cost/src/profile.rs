@@ -31,8 +31,8 @@ pub struct Window {
     pub duration_s: f64,
     /// Frames at the interfaces. A frame over loopback is both sent and received.
     pub packets: Directions,
-    /// TCP segments as the protocol counts them: before segmentation offload, and after receive
-    /// offload.
+    /// TCP segments as the protocol counts them: sent ones as links carry them, received ones after
+    /// receive offload.
     pub segments: Directions,
     /// Bytes of the frames, headers included.
     pub bytes: Directions,

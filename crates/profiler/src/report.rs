@@ -97,7 +97,7 @@ pub struct Packets {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// TCP segments sent, as links carry them. Linux includes retransmissions.
+    /// TCP segments sent, as links carry them, without retransmitted data (RFC 4022).
     pub segments_sent: u64,
     /// TCP segments received, after receive offload has merged them.
     pub segments_received: u64,

@@ -36,7 +36,7 @@ impl Progress {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Requests that the run ends soon, without a result.
+    /// Asks the run to end soon, without a result.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }

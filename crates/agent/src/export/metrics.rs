@@ -218,7 +218,7 @@ fn counts(totals: &Totals) -> Vec<Metric> {
         ),
         directions(
             "segments",
-            "TCP segments as TCP counts them: before send offload and after receive offload.",
+            "TCP segments: sent ones as links carry them, received ones after receive offload.",
             totals.segments,
         ),
         directions("datagrams", "UDP datagrams.", totals.datagrams),
