@@ -3,7 +3,8 @@
 //!
 //! A slot sends its session's requests one by one, and thinks before each. A client with a reading
 //! rate reads a segment, then waits until its mean rate since the request has fallen to the reading
-//! rate, as SPECweb99's clients do. So small responses are not delayed.
+//! rate, as SPECweb99's clients do. The first read does not wait, so small responses are not
+//! delayed.
 
 use perpacket_workload::{PlannedRequest, SessionSource, Sessions};
 use rand_core::RngCore;

@@ -1,4 +1,5 @@
-//! The connections that exist, their references, and tables of a component's data for each.
+//! The connections that exist, the references to them, and tables that have a component's data for
+//! each connection.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};

@@ -120,7 +120,7 @@ impl Work for Event {
 pub struct Content {
     /// The request that the client sent last.
     pub request: Option<PlannedRequest>,
-    /// The future of the whole session, which only the oracle reads.
+    /// The future of the whole session. Only the selection policy `oracle` reads it.
     pub future: Future,
 }
 

@@ -219,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the obvious model: a vector stably sorted by time.
+        /// Compares the queue with a simple model: a vector stably sorted by time.
         #[test]
         fn pops_in_time_then_insertion_order(
             steps in prop::collection::vec((0u32..50, 0u64..1_000_000, prop::bool::weighted(0.4)), 1..400)

@@ -9,8 +9,8 @@ use crate::measure::Queue;
 use crate::nic::work::Work;
 use crate::outcome::operation_cost;
 
-/// The measured window by operation. Numbers are per request of the window or, for the bulk sender,
-/// per packet; see `unit`.
+/// The costs in the measured window, by operation. Numbers are per request of the window or, for
+/// the bulk sender, per packet; see `unit`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// `request` or `packet`.
@@ -64,7 +64,7 @@ pub struct QueueWait {
     pub mean_us: f64,
     /// Longest time a job waited, microseconds.
     pub longest_us: f64,
-    /// Jobs that waited at a time, on average (Little's law).
+    /// Mean number of jobs that waited at the same time (Little's law).
     pub mean_length: f64,
 }
 

@@ -67,8 +67,9 @@ pub struct Measure {
     /// Messages from the NIC to the host, and additions to messages that were still unread.
     pub messages: u64,
     pub merged: u64,
-    /// Integral of connections on the NIC over time, and its last point.
+    /// Integral over time of the number of connections on the NIC.
     on_nic_ps: u128,
+    /// The time up to which the integral is computed, and the number since then.
     on_nic_last: (Time, u32),
     waits: [Wait; Queue::ALL.len()],
     send_delay_ns: Histogram<u64>,

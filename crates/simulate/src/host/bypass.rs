@@ -23,7 +23,7 @@ pub struct Bypass {
     on_nic: u32,
     /// Whether the NIC can run connections.
     is_on: bool,
-    /// Connections that are open at once.
+    /// Number of connections that are open at the same time.
     connections: u32,
 }
 

@@ -62,7 +62,7 @@ pub struct ReceiveBuffer(u32);
 #[derive(Clone, Copy, Debug)]
 pub struct Mbuf(u32);
 
-/// The first physical line of the region with the shared structure, above all pages.
+/// The first physical line of the region with the shared structure. All pages have lower lines.
 const SHARED: u32 = 1 << 30;
 
 /// Physical first lines of a connection's structures, looked up once when it is created.
@@ -143,7 +143,7 @@ impl Rotating {
         }
     }
 
-    /// The next `count` lines, at most all of them.
+    /// The next `count` lines. `count` must not exceed the number of lines.
     #[inline]
     fn next(&mut self, count: usize) -> &[Line] {
         let first = self.position;
@@ -360,7 +360,7 @@ impl Cpu {
         self.started = (time, cycles);
     }
 
-    /// The time, within the work begun last.
+    /// The current time, in the work that began last.
     pub fn time(&self) -> Time {
         let (time, cycles) = self.started;
         time + self.clock.span(self.now - cycles)
@@ -427,8 +427,8 @@ impl Cpu {
     }
 
     /// Charges the costs that every frame has besides the operations of its layers: accesses to
-    /// device registers (charged to the driver's operation `driver`), the background, and the
-    /// profiler.
+    /// device registers (charged to the driver's operation `driver`), the operation
+    /// `other.background`, and the profiler.
     pub fn run_per_frame(&mut self, driver: Operation) {
         self.now += self.device_access_cycles;
         self.costs[driver as usize].cycles += self.device_access_cycles;
@@ -451,7 +451,8 @@ impl Cpu {
         self.costs[Operation::DriverInterrupt as usize].cycles += self.interrupt_access_cycles;
     }
 
-    /// Fetches the lines of an operation ahead, by prefetches or by loads, as `kind` says.
+    /// Fetches the lines of an operation before they are needed, by prefetches or by loads, as
+    /// `kind` says.
     pub fn run_ahead(&mut self, operation: Operation, kind: FetchAhead) {
         match kind {
             FetchAhead::Prefetch => self.run_prefetch(operation),

@@ -8,8 +8,8 @@ use super::footprint::{Footprint, Operation, Structure, Structures};
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
 
-/// The physical line where code begins, above all data. Code is contiguous, as in a kernel that is
-/// loaded into large pages.
+/// The physical line where code begins. All data have lower lines. Code is contiguous, as in a
+/// kernel that is loaded into large pages.
 const CODE: u32 = 1 << 31;
 
 /// The first line of the code that operations touch by name.

@@ -85,7 +85,7 @@ const DOWN: [Operation; 4] = [
 ];
 
 impl Kernel {
-    /// A kernel without connections, for a server that expects `connections` at once.
+    /// A kernel without connections, for a server that expects `connections` at the same time.
     pub fn new(
         settings: &Settings,
         cpu: Cpu,
@@ -384,8 +384,8 @@ impl Kernel {
 
 /// System calls. The caller's operations run on the same processor.
 impl Kernel {
-    /// The server continues with a ready connection. One `poll` returns as many as there are, up to
-    /// a limit.
+    /// The server continues with a ready connection. One `poll` returns all ready connections, up
+    /// to a limit.
     pub fn poll(&mut self, id: ConnectionId) {
         if self.polled == 0 {
             self.cpu.run(Operation::Poll);

@@ -8,17 +8,17 @@
 //! - `lifetime` hands a connection off when it is longer than the threshold. With a heavy tail, a long
 //!   connection is likely to last. The threshold follows from the traffic; that of `threshold n` is
 //!   fixed.
-//! - `oracle` knows the future. A connection is on the NIC for about as long as it has requests.
-//!   Its saving is proportional to its enqueues in that time, minus the cost of the handoff. So the
-//!   oracle hands off the connections that will enqueue most for each request, when they are
-//!   established. No real system can do this. The oracle shows the upper limit of what a better
-//!   prediction could gain.
+//! - `oracle` knows the future. The time that a connection spends on the NIC is about proportional
+//!   to its number of requests. The saving is proportional to its enqueues in that time, minus the
+//!   cost of the handoff. So the oracle hands off the connections that will make the most enqueues
+//!   per request. It hands them off when they are established. No real system can do this. The
+//!   oracle shows the upper limit of what a better prediction could gain.
 
 use perpacket_workload::PlannedRequest;
 
 use crate::settings::SelectionPolicy;
 
-/// Classes of ranks, each an eighth of an octave.
+/// Classes of ranks. The ranks from a power of two to the next form eight classes.
 const CLASSES: usize = 8 * 24;
 /// When this many connections have ended, all counts are halved, so that the policy follows the
 /// traffic.
@@ -91,9 +91,9 @@ impl Ranks {
         }
     }
 
-    /// The least length for which this holds: connections of this length or longer make at most
-    /// `share` of all enqueues after they have reached it. Here the rank of a connection is its
-    /// length, and its use is its enqueues.
+    /// The least length for which this holds: the enqueues that connections make from this length
+    /// on are at most `share` of all enqueues. Here the rank of a connection is its length, and its
+    /// use is its enqueues.
     fn least_length(&self, share: f64) -> u32 {
         let room = share * self.used.iter().sum::<f64>();
         let (mut connections, mut used) = (0.0, 0.0);

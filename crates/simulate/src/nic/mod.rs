@@ -1,8 +1,8 @@
 //! The offload NIC: one processor that moves the host's packets and runs TCP for the connections
 //! that were handed off to it.
 //!
-//! The processor carries out one task at a time, to its end. A task changes TCP when the task
-//! begins. A frame or message leaves when the instructions before it are done.
+//! The processor carries out one task at a time, to its end. A task changes the state of TCP when
+//! the task begins. A frame or message leaves when the instructions before it are done.
 
 pub mod load_control;
 mod offload;
@@ -278,7 +278,7 @@ impl Nic {
         self.begin_next(host, context);
     }
 
-    /// Handles the arrival of the packet that has been moved for the longest time.
+    /// Handles the arrival of the packet whose move began first.
     pub fn moved(&mut self, host: &mut impl HostMemory, context: &mut Context) {
         if let Some(passing) = self.moving.pop_front() {
             self.arrive(passing, host, context);

@@ -185,7 +185,7 @@ fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
 #[test]
 fn a_timer_costs_instructions_when_it_has_run_out() {
     let mut pair = Pair::with(&[("nic.instructions.timer", "321")]);
-    // The NIC acknowledges the SYN. The last event is that the timer of this segment has run out.
+    // The NIC acknowledges the SYN. In the last event, the timer of this acknowledgment runs out.
     pair.command(CommandKind::Handoff);
     let due = pair.context.now;
     // The 3,000 instructions of the handoff come before the segment.

@@ -31,7 +31,7 @@ pub struct Sender {
     /// One past the last byte the application has queued; the FIN's number once the FIN is queued.
     pub data_end: Sequence,
     pub fin_queued: bool,
-    /// Whether the application will queue more at once; a partial segment then waits.
+    /// Whether the application will queue more immediately; a partial segment then waits.
     pub more_to_come: bool,
     window_bytes: u32,
     largest_window_bytes: u32,

@@ -18,7 +18,7 @@ use crate::generators::random::{AliasTable, Stream, zipf_weights};
 
 /// Maximum number of requests between a request and its repetition.
 const HISTORY: usize = 1024;
-/// Number of files in a bin. The files of a bin have similar sizes and share a number of requests.
+/// Number of files in a bin. The files of a bin have similar sizes and one quota of requests.
 const FILES_PER_BIN: usize = 50;
 /// Maximum number of bins. The limit exists because each rank compares all bins.
 const BINS_LIMIT: usize = 400;
