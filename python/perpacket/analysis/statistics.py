@@ -214,11 +214,12 @@ def mean(
 
 
 def independent_values(values: Sequence[float]) -> float:
-    """The number of independent values with an equally narrow interval, at most `len(values)`.
+    """The number of independent values that would bound the mean as closely as these values do.
 
-    n (1 - r) / (1 + r), where r is the correlation of neighbours (Bayley and Hammersley, The
-    Effective Number of Independent Observations, JRSS Supplement 8, 1946). A short series
-    underestimates r by (1 + 4 r) / n (Kendall, Biometrika 41, 1954), which is added back.
+    It is n (1 - r) / (1 + r), at most n, for n values whose neighbours have the correlation r
+    (Bayley and Hammersley, The Effective Number of Independent Observations, JRSS Supplement 8,
+    1946). A short series underestimates r by (1 + 4 r) / n (Kendall, Biometrika 41, 1954), which is
+    added back.
     """
     n = len(values)
     centre = math.fsum(values) / n
@@ -233,7 +234,7 @@ def independent_values(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> Interval:
-    """The median with the narrowest symmetric interval of order statistics of that confidence.
+    """The median, and the narrowest symmetric interval of order statistics with that confidence.
 
     The interval between the k-th smallest and the k-th largest of n values contains the median of
     the population with probability 1 - 2 P(Binomial(n, 1/2) < k), for any distribution. With fewer

@@ -33,7 +33,8 @@ class Terms:
     no_value: str
     """The verdict where a run has no value."""
     is_calibrated: bool = False
-    """Whether published values were used to calibrate; else changes are judged by direction."""
+    """Whether some published values were used to calibrate. If none were, published changes are
+    compared by their direction."""
 
     @property
     def replications(self) -> str:

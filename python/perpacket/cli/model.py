@@ -277,7 +277,7 @@ def print_published(form: Format) -> None:
         output.write_json({"schema": SCHEMA, "rows": table, "note": model.COLUMNS_DIFFER})
         return
     cells = [(row[0], *(f"{value:.4g}" for value in row[1:])) for row in rows]
-    title = "Communication Breakdown, table 5, beside the gains of its shares"
+    title = "Communication Breakdown, table 5, beside the gains computed from its shares"
     output.write_table(title, names, cells, right=names[1:])
     output.write_line(model.COLUMNS_DIFFER)
 

@@ -129,7 +129,7 @@ def simulate(
 
     - ORDER: P (host packets first) or N (order of arrival)
 
-    - LOAD: N (no load control), L (load control), R (L, returns connections)
+    - LOAD: N (no load control), L (load control), R (L, and returns connections)
 
     - SELECTION: FCFS, Tn (at the n-th enqueue to send), LIFETIME or ORACLE
 

@@ -49,7 +49,8 @@ def info(
         bool,
         typer.Option(
             "--curve",
-            help="Also print the shares of packets and bytes that each share of the sessions has.",
+            help="Also print the curve: what share of the packets and bytes each share of the "
+            "sessions has.",
         ),
     ] = False,
     chart: Annotated[

@@ -20,7 +20,10 @@ GROUPS = b"root:x:0:\nnogroup:x:65534:\n"
 
 
 def archive(kernel: Kernel, server: Sequence[str] = (), extra: Sequence[Path] = ()) -> bytes:
-    """The initial file system of a guest; `server` is another server's command, `extra` its files.
+    """The initial file system of a guest.
+
+    `server` is the command of a server that perpacket does not configure, and `extra` has its
+    files.
 
     Raises `MachineLacks` when a program is missing on this machine, and `ConfigurationError` when a
     file is missing.

@@ -120,7 +120,7 @@ def connection_ranges(
     """The range of a connection's lines that each operation is the first to touch.
 
     The lines of sent packets begin at line 0, those of received packets end at the last line, and
-    `both` lines belong to both. Ends are rounded, and not lengths, so that no error accumulates.
+    `both` lines belong to both. The ends are rounded, not the lengths, so no error accumulates.
     """
     found = {}
     end = 0.0
@@ -135,7 +135,7 @@ def connection_ranges(
 
 
 def connection_parts(lines: int) -> dict[str, int]:
-    """The lines of a connection as parts of its structures, by structure."""
+    """The number of lines in each structure, when a connection's `lines` are divided among them."""
     parts: dict[str, int] = {}
     for structure, least in PARTS.items():
         part = LARGEST_PART

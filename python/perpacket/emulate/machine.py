@@ -235,8 +235,8 @@ class Machine:
     def restore(self, file: Path) -> None:
         """Read a machine's state and continue it; raises `RunFailed`.
 
-        The cards must not send announcements, because QEMU would send these at times of this
-        machine's clock.
+        The cards must not send announcements, because QEMU would send these by the clock of
+        the host, not of the guest.
         """
         try:
             self._monitor.execute("migrate-set-parameters", **{"announce-rounds": 0})

@@ -300,7 +300,7 @@ def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
     found = list(LIMITS)
     found.append(
         f"the processors take turns of {settings.turn_instructions:,} instructions: results can "
-        "depend on this number, so compare them with those of other numbers"
+        "depend on this number, so compare them with the results for other numbers"
     )
     if len(variants) == 1:
         found.append("one variant has no interval: use --variants 5")

@@ -77,7 +77,7 @@ class Plan(BaseModel):
         )
 
     def one_pass(self) -> Plan:
-        """The plan without its second level. Points for which it is equal share an emulation."""
+        """The plan without its second level. Points that differ only in that share an emulation."""
         return self.model_copy(update={"l2_kib": 0, "l2_ways": 0})
 
 

@@ -100,8 +100,8 @@ def costs(
 def declared_lines(variants: Sequence[Variant]) -> list[dict[str, Any]]:
     """The lines that the kernel declares for each direction, and the lines with misses.
 
-    `share` is the share of the declared lines in the structure's first-level misses of that
-    direction.
+    `share` is the share of the structure's first-level misses, in that direction, that are misses
+    of declared lines.
     """
     found = []
     for name, members in sorted(members_of(variants).items()):

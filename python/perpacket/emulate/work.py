@@ -18,7 +18,7 @@ BULK_PORT = 5001
 FILE = "file"
 FOREVER_S = 100_000_000
 QUEUE_FRAMES = 1_000_000
-"""The limit of delayed frames, which is more than fit in the TCP windows of all connections."""
+"""The limit of delayed frames: more frames than fit in the TCP windows of all connections."""
 
 PHASE_FRAMES = 977
 """The number of frames by which each variant's window starts later than the previous one's."""
