@@ -22,7 +22,7 @@ def numbers(
     high: float = math.inf,
     positive: bool = False,
 ) -> Numbers:
-    """`values` as an array of finite floats from `low` to `high`, without `low` if `positive`.
+    """`values` as an array of finite floats from `low` to `high`; above `low` if `positive`.
 
     No model needs an infinite number, because infinite speed is a time of 0. Raises
     `ConfigurationError` with the name, the first wrong value, and the accepted range.

@@ -181,7 +181,8 @@ def ip_us(size_bytes: float, server: bounds.Server, cpu_us: float = 0.0) -> floa
 def rtp_mbps(server: bounds.Server, *, as_printed: bool = False) -> float:
     """Equation 3.12: B_i B_e/(5 B_e + B_i), the bound of RTP, in Mb/s (10^6 bits per second).
 
-    As printed it is 32 B_i B_e/(129 B_e + 32 B_i). Both are S over equation 3.9 without T_CPU.
+    As printed it is 32 B_i B_e/(129 B_e + 32 B_i). Both are S divided by
+    the time of equation 3.9 without T_CPU.
     """
     return _transaction("rtp", server, as_printed=as_printed).mbps
 

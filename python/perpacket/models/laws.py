@@ -44,7 +44,7 @@ def gain_of_cheaper_part(
     """The gain in throughput, a fraction, if a part of the busy time costs less.
 
     `cost` is the part's new cost as a fraction of its cost now, from 0 to 1. The network's share
-    leaves the host too. Shares are fractions of busy CPU time. Section 5.2 of *Communication
+    moves to the NIC. Shares are fractions of busy CPU time. Section 5.2 of *Communication
     Breakdown* halves the cost of perl in SlashCode. The gain that it prints, 62.5 %, follows if
     perl takes 75 % and the network 1 % of the time. But by its text, perl takes 75 % of httpd's
     time, so at most 56 % of all time. From this a gain of 40.8 % follows.

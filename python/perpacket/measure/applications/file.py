@@ -115,7 +115,7 @@ class Application(Component):
 
     title: str
     stands_for: str = ""
-    """The application of a published document in whose place this application is used."""
+    """An application of a published document; this application is a substitute for it."""
     uses: list[str] = Field(default_factory=list)
     """Components of the library. Their packages, steps and programs precede the application's."""
     warmup_s: float = Field(default=8, ge=0, le=600)

@@ -37,7 +37,7 @@ def trust(definition: Definition) -> list[str]:
 def check(
     definition: Definition, url: str, seed: int, each: int, most: int, limit: str = TIME_LIMIT
 ) -> tuple[Checked, int]:
-    """Let one client request pages until each page has `each` requests, or all together `most`.
+    """Let one client request pages until each has `each` requests or all together have `most`.
 
     Returns the answers and the agent's exit status: 0 if at most one in a thousand is wrong.
     Raises `RunFailed` with the agent's message if no session ran.

@@ -1,5 +1,7 @@
 """Runs of the microbenchmarks as points of a study: one size, stride or ring at a time.
 
+A ring is a number of threads or processes that pass a token.
+
 The verb `bench` runs all of them in order. A study runs each point in a process of its own, in
 random order within blocks. Drift then affects all points alike. The confidence interval then
 includes the differences between processes: each has other memory pages, and the processor may have

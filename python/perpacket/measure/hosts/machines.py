@@ -141,7 +141,7 @@ class Connection:
             raise
 
     def _host_name(self) -> str:
-        """The host name from the user's ssh configuration, which other machines lack."""
+        """The host name in the user's ssh configuration, a file that other machines lack."""
         command = ["ssh", *self._options, "-G", self._destination]
         try:
             shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout

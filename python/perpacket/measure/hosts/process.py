@@ -29,10 +29,10 @@ MARK = "PERPACKET_TESTBED"
 """Environment variable of every process of a testbed; its value identifies the run."""
 
 CLONE_NEWNET = 0x4000_0000
-"""The flag of network namespaces, of include/uapi/linux/sched.h."""
+"""The flag of network namespaces (include/uapi/linux/sched.h)."""
 
 PR_SET_PDEATHSIG = 1
-"""Sets the signal at the death of the parent's thread, of include/uapi/linux/prctl.h."""
+"""Sets the signal at the death of the parent's thread (include/uapi/linux/prctl.h)."""
 
 SHOWN_CHARACTERS = 2000
 """The number of last characters of a process's output that an error quotes."""
@@ -166,7 +166,7 @@ class LocalProcess:
             return "".join(self._output["stdout"])
 
     def drained(self) -> str:
-        """The standard output since the last call, which this removes from `stdout`."""
+        """The standard output since the last call. Removes it from `stdout`."""
         with self._changed:
             lines, self._output["stdout"] = self._output["stdout"], []
         return "".join(lines)

@@ -21,7 +21,7 @@ SEED = 1
 """Seed of all media: clients know every byte and compare it with the received one."""
 
 LISTENING = r"listening on (rtsp://\S+)"
-"""The line of the server once it listens."""
+"""The line that the server prints when it listens."""
 
 
 def synthesize(host: Host, into: str, rate_bps: int, files: int, duration_s: float) -> list[str]:
@@ -64,7 +64,7 @@ def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[st
 def parts(plan: MediaPlan, hosts: int) -> list[tuple[int, int, int]]:
     """The load as processes: the host of each, its first client and how many it plays.
 
-    Hosts get equal parts in their order, each in as many processes as it needs.
+    Hosts get equal parts, in their order. Each host runs its part in as many processes as needed.
     """
     found = []
     for host in range(hosts):

@@ -96,7 +96,7 @@ class MediaRun(MeasuredRun[MediaPlan, MediaSetup]):
         return summarize(plan, reports), reports.raw()
 
     def wait_until_it_plays(self, monitored: MonitoredProcess, client: Host, url: str) -> None:
-        """Play a medium of a server that prints no line when it listens, until it is received."""
+        """Play a medium until it is received: the server prints no line when it listens."""
         until_s = time.monotonic() + READY_S
         while True:
             done = client.run(programs.play_once(client, url), timeout_s=READY_S)

@@ -166,7 +166,7 @@ def daemon(folder: Path, host: Host, text: str) -> list[str]:
 
 
 def expected_routes(testbed: Testbed, injected: int) -> dict[Host, dict[str, str]]:
-    """The neighbour to each network, for the router and each host."""
+    """The neighbour by which the router and each host must reach each network."""
     owners = {inner_network(number): number for number in range(len(testbed.clients))}
     owners |= {injected_network(number): 0 for number in range(injected)}
     at_hosts = {

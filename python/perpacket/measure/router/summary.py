@@ -31,8 +31,8 @@ PAGE_BYTES = 4096
 
 
 LEAST_FORWARDED = 0.5
-"""A router that sent a smaller part of what the hosts received did not forward it. The two amounts
-are counted over different windows, so this is well below 1."""
+"""If the router sent less than this part of what the hosts received, the flows did not cross it.
+The two amounts are counted over different windows, so this part is well below 1."""
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ APPLICATION_READY_S = 180.0
 """Time limit for the start of all programs of an application."""
 
 LISTENING_URL = r"listening on (https?://\S+)"
-"""The line of `serve web` once it listens."""
+"""The line that `serve web` prints when it listens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The reports of the programs of one run as one observation.
 
-The values that reports tabulate have the names that simulated results have too. The groups of the
+The values that reports tabulate have the same names as in simulated results. The groups of the
 profile have their own names.
 
 A layer's time is per packet and per segment. A packet is a frame at the server's interfaces. With
@@ -140,7 +140,7 @@ def _cpu_us_per_request(result: Mapping[str, object]) -> float | None:
 
 
 def _segments(profile: Answer) -> float:
-    """TCP segments sent and received in the window, or frames if it has no count of segments."""
+    """TCP segments sent and received in the window; frames if the profile has no such count."""
     packets = numbers(profile.get("packets"))
     ways = ("segments_sent", "segments_received")
     return sum(number(packets.get(way, 0)) for way in ways) or frames(profile)
