@@ -104,7 +104,8 @@ def resume(
                 )
         if setup.left_out:
             raise MachineLacks(
-                f"{directory.path} was begun where more points could run: {_reasons(setup)[0]}"
+                f"{directory.path} has points that could run where it was begun, but cannot run "
+                f"here: {_reasons(setup)[0]}"
             )
         count += execute(directory, runner, on_progress, study.simulated, setup.second_stage)
     return count
@@ -260,7 +261,8 @@ def _ticking(
 ) -> Iterator[None]:
     """Report progress from a second thread.
 
-    The runs stay in the main thread, because children may end with the thread that started them.
+    The runs stay in the main thread, because a child process may be killed when the thread that
+    started it ends.
     """
     if on_progress is None:
         yield

@@ -61,12 +61,12 @@ def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
 
 
 def headline(report: Report) -> str:
-    """A line such as `5.0 s of nginx on eth0: 1,204 samples. Shares are of the 62 % on ...`."""
+    """A line such as `5.0 s of nginx on eth0: 1,204 samples, 62 % of them on the packet's path`."""
     server = f" of {report.server}" if report.server else ""
     places = ", ".join(report.interfaces) or "no interface with packets"
     return (
-        f"{report.window_s:.1f} s{server} on {places}: {report.samples:,} samples. "
-        f"Shares are of the {100 * report.path_share:.0f} % on the packet's path. "
+        f"{report.window_s:.1f} s{server} on {places}: {report.samples:,} samples, "
+        f"{100 * report.path_share:.0f} % of them on the packet's path. Shares are of these. "
         "Nothing was changed."
     )
 
@@ -113,12 +113,12 @@ def sentence(text: str) -> str:
 
 
 def bound_text(one: Advice) -> str:
-    """`at most 11 % [8, 14] of processor time; where the processor limits, 12 % more work`."""
+    """`at most 11 % [8, 14] of processor time; where the processor is the limit, ...`."""
     if one.bound is None:
         return f"no bound: {one.no_bound}"
     gain = 100 * one.bound.gain.value
     return (
-        f"at most {percent(one.bound.share)} of processor time; where the processor limits, "
+        f"at most {percent(one.bound.share)} of processor time; where the processor is the limit, "
         f"at most {gain:.{0 if gain >= 10 else 1}f} % more work"
     )
 

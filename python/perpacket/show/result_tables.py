@@ -102,7 +102,8 @@ def method_table(analysis: Analysis) -> Table | None:
     return Table(
         "methods-table",
         "Two methods for each number, in per cent; differences in percentage points, with "
-        f"{percent_text(analysis)} intervals. A model is paired with its input runs.",
+        f"{percent_text(analysis)} intervals. A model's values are paired with the runs "
+        "from which they are computed.",
         columns,
         tuple(name in ("%", "Difference") for name in columns),
         tuple(_method_row(row) for row in analysis.methods),

@@ -88,7 +88,8 @@ LAYER_SUMS: Final = (
 def comparison_table(analysis: Analysis) -> Table:
     """Published values beside those of the run, in the document's order.
 
-    Simulated runs have a role in the last column: used to calibrate, or held out.
+    For simulated runs, the last column has the role of the published value: used to calibrate, or
+    held out.
     """
     terms = analysis.terms
     columns = ("Configuration", "Quantity", "Where", "Paper", terms.title, "Verdict", "Role")

@@ -46,9 +46,12 @@ def headline(trial: Trial) -> str:
         return f"{trial.change}: {found.verdict}: {size}; {floor}"
     more = ""
     if (needed := found.blocks_for_goal) is not None:
-        more = f"; about {4 * needed} windows would show {percent(GOAL)}"
+        more = f"; about {4 * needed} windows would show a change of {percent(GOAL)}"
         if 4 * needed > MOST_WINDOWS:
-            more = f"; the machine is too unsteady now to show {percent(GOAL)} within an hour"
+            more = (
+                f"; the machine is too unsteady now to show a change of {percent(GOAL)} "
+                "within an hour"
+            )
     return f"{trial.change}: not distinguishable at this length: {size}; {floor}{more}"
 
 
@@ -125,7 +128,7 @@ def all_restored(outcome: Outcome) -> bool:
 
 def ratios_of(allocation: Allocation) -> dict[tuple[str, ...], Interval]:
     """For each effect of a factorial trial, the ratio of the cost with it to that without it."""
-    # The effect is half the change between the levels, on logarithms.
+    # The effect is half the change of the cost's logarithm between the levels.
     return {
         effect: interval.map(lambda half: math.exp(2 * half))
         for effect, interval in allocation.effects.items()
@@ -155,8 +158,8 @@ def factorial_table(allocation: Allocation, unit: str) -> TextTable:
         )
     )
     return TextTable(
-        f"processor time a {unit}: each change, and the interaction of each two "
-        "[95 % interval]; *: the interval excludes zero",
+        f"processor time a {unit}: each change, and the interaction of each pair of "
+        "changes [95 % interval]; *: the interval excludes zero",
         ("change", "effect", "interval", "", "of the variation"),
         tuple(rows),
         ("effect", "of the variation"),

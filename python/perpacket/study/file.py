@@ -307,7 +307,7 @@ def _read(path: Path) -> str:
 
 
 def _merged(base: Content, own: Content) -> Content:
-    """The included tables, where values of a file replace theirs by key; limits are appended."""
+    """The tables of `base`. Values of `own` replace those with the same key; limits are added."""
     found = dict(base)
     for key, value in own.items():
         below = found.get(key)

@@ -34,7 +34,10 @@ class Published:
     resolution: float = 0.0
     against: str | None = None
     calibration: bool = False
-    """Whether the simulator may be calibrated on this number. Agreement then predicts nothing."""
+    """Whether the simulator may be calibrated on this number.
+
+    Agreement then shows a fit and predicts nothing.
+    """
     note: str = ""
     judged: JudgedBy = "value"
     conclusion: str = ""

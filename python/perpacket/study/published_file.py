@@ -73,7 +73,9 @@ class PublishedRow(BaseModel):
         if quantity.unit != self.unit:
             raise ValueError(f"{self.quantity} is in {quantity.unit!r}, not {self.unit!r}")
         if quantity.paired != (self.against is not None):
-            raise ValueError(f"{self.quantity}: only gains and increases have against")
+            raise ValueError(
+                f"{self.quantity}: only gains and increases have the key against, and they need it"
+            )
         return self
 
 

@@ -320,7 +320,7 @@ INTERPRETERS: Final = (
 
 
 def half_interpreter_gain(row: Row) -> float | None:
-    """The gain (%) if interpreters cost half and network code and driver nothing.
+    """The gain (%) if interpreters cost half as much, and network code and driver cost nothing.
 
     Section 5.2 of *Communication Breakdown*; see `models.laws.gain_of_cheaper_part`.
     """

@@ -139,7 +139,7 @@ class Divided:
     def __init__(
         self, first: MeasuredRunner, second: MeasuredRunner, named: frozenset[str]
     ) -> None:
-        """A runner of two; `named` has the names of the points of `second`."""
+        """`named` has the names of the points that `second` runs."""
         self._first, self._second, self._named = first, second, named
 
     @property

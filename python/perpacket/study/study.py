@@ -125,8 +125,8 @@ class Study:
     def accepts(self, point: Point, parameter: str) -> bool:
         """Whether a parameter for the whole study applies to a point.
 
-        In a study that measures and simulates or emulates, the points of a runner accept its
-        parameters, and the simulated points accept all others.
+        In a study with points of several kinds, a measured or emulated point accepts the parameters
+        of its runner. A simulated point accepts every parameter that is not one of these runners'.
         """
         everywhere = self.measurer
         if everywhere is None or not (self.simulated or self.emulated):

@@ -35,7 +35,7 @@ def bars_of(figure: Figure, analysis: Analysis) -> Plot | None:
     """The effects of a two-level design on a quantity; those that explain the most are first."""
     effects = analysis.summary.effects if analysis.summary else ()
     found = next((one for one in effects if one.quantity == figure.y), None)
-    # The mean explains nothing.
+    # The mean explains no variation.
     rows = [row for row in found.rows if row.share is not None] if found else []
     if found is None or not rows:
         return None

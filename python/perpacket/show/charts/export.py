@@ -21,7 +21,8 @@ def export(
 ) -> list[Path]:
     """Write every chart that has data into `folder`, create it if missing, and return the files.
 
-    Names have the numbers of the report: `02-cost-of-a-packet.svg`, and the same with `.png`.
+    Names begin with the figure's number in the report: `02-cost-of-a-packet.svg`, and the same
+    with `.png`.
     `forms` may select only one of the two. Raises `OSError` naming the file that cannot be written.
     """
     written: list[Path] = []

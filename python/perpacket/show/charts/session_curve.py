@@ -1,4 +1,4 @@
-"""The shares of packets and bytes by share of sessions, of a trace (OSDI 2006, figure 4)."""
+"""The shares of a trace's packets and bytes, by the share of its sessions (OSDI 2006, figure 4)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _plain(value: object) -> object:
 
 
 def comparison_record(row: Comparison) -> dict[str, object]:
-    """A published value and the run's; the published one and its bounds are keys of the record."""
+    """A published value and the run's. `value`, `min` and `max` are keys of the record itself."""
     record = json_documents.comparison(row, "simulated")
     bounds = record.pop("published")
     assert isinstance(bounds, dict)
