@@ -559,7 +559,7 @@ def test_a_terminated_fork_ends_without_a_message() -> None:
 def test_an_explanation_is_printed_by_operation_and_queue(perpacket: CommandLine) -> None:
     done = perpacket("simulate", "W-0-N-N-FCFS-400", "--explain", "--quiet")
     assert done.status == 0
-    for text in ("tcp.input", "lookup", "host: kernel jobs", "a request"):
+    for text in ("tcp.input", "lookup", "host: kernel jobs", "per request"):
         assert text in done.out
     done = perpacket("simulate", "W-0-N-N-FCFS-400", "--explain", "--format", "json", "--quiet")
     assert json.loads(done.out)["host"][0]["operation"] == "tcp.input"
