@@ -67,7 +67,7 @@ const PASSAGES: &[&str] = &[
      ways |",
     "| translation | free | {B machine.tlb.entries} pages, {B machine.tlb.ways} ways, \
      {B machine.tlb.walk_cycles} cycles a miss |",
-    "An instruction is {B machine.code_bytes_per_instruction} B long",
+    "{B machine.code_bytes_per_instruction} B for each instruction on average",
     "`--set machine.l1i.size_kib={W machine.l1i.size_kib}` and `--set \
      machine.tlb.entries={W machine.tlb.entries}` make both free",
     "costs {B layers.tcp.output_idle.instructions} instructions more",
