@@ -78,7 +78,7 @@ const PASSAGES: &[&str] = &[
      trip | {B machine.network.rate_mbps / 1000} Gb/s, {B machine.network.base_rtt_us} us round \
      trip |",
     "touches: {W structures.background} lines in turn.",
-    "again: {W structures.stream / 16384} MiB in turn.",
+    "again soon: {W structures.stream / 16384} MiB in turn.",
     "at least {W tcp.minimum_rto_ms / 1000} s and includes {W tcp.rto_slop_ms} ms of slop; a SYN is \
      sent again after {W tcp.syn_rto_ms / 1000} s.",
     "| look up a received frame's connection | {W nic.instructions.lookup} |",
