@@ -113,7 +113,7 @@ def test_the_emulated_study_tests_the_conclusions_of_the_report(
     study = replace(library.find("tr05-450-emulated", "quick"), measured_runner=Runner())
     directory = start.run(study, tmp_path / "run", seeds=(1, 2, 3))
     lead = analyze(directory.study(), directory).findings.lead
-    assert "True here: L2 misses per packet rise with the number of connections;" in lead
+    assert "True here: With 256 KB of L2, its misses rise between 128 and 512 connections;" in lead
     assert "Latency adds L2 misses" in lead
     assert "Not true" not in lead
     assert app.run(["study", "report", str(directory.path), "--format", "json"]) == 0
