@@ -158,6 +158,7 @@ def test_a_profile_of_a_group_has_its_work_and_no_other_programs() -> None:
     # The account includes the start and the end of the profiler, outside its window.
     assert 0 < part["own"]["cpu_s"] <= account_s * (1 + TOLERANCE)
     assert report["layers"]["user"]["cpu_s"] <= part["own"]["cpu_s"] + 1e-9
+    assert sum(row["share"] for row in report["skid_top"]) <= report["skid_share"] + 1e-9
     parts = part["own"]["share"] + part["shared"]["share"]
     assert parts <= 1 + 1e-9
     assert report["categories"]["other_programs"]["share"] <= 1 - parts + 1e-9
@@ -211,6 +212,21 @@ def test_export_of_a_group_counts_the_namespace_of_its_next_process() -> None:
         first.close()
         stack.enter_context(running(folder, "unshare", "--net", "sh", "-c", talking))
         assert eventually(lambda: frames() > 0)
+
+
+def test_the_beginning_of_two_identifiers_is_an_error_with_both() -> None:
+    start = f"{os.getpid():032x}"
+    one, two = (f"docker-{start}{end * 32}.scope" for end in "ab")
+    with group(one), group(two):
+        done = subprocess.run(
+            [own_agent(), "profile", "--container", start, "--duration", "0.2"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    for name in (one, two):
+        assert name.removesuffix(".scope") in done.stderr
 
 
 def test_a_group_without_processes_is_an_error() -> None:

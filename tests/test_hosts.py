@@ -71,6 +71,13 @@ def test_options_that_several_machines_cannot_have_are_refused(
     assert "error: " in capsys.readouterr().err
 
 
+def test_a_wrong_machine_has_a_note_with_what_was_expected(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["profile", "--hosts", "127.0.0.1:ssh"]) == 4
+    assert "expected [user@]host[:port]" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["profile", "top"])
 def test_machines_that_all_fail_have_rows_and_an_exit_status(
     verb: str, capsys: pytest.CaptureFixture[str]

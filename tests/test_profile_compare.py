@@ -162,7 +162,9 @@ def test_the_verb_ends_with_the_decision(
     assert run(compared) == 0
     assert "tcp changed most, by +" in capsys.readouterr().out
     assert run([*compared, "--fail-if", "total > 1.05"]) == 1
+    capsys.readouterr()
     assert run([*compared, "--fail-if", "total > 1.13"]) == 5
+    assert "]; record more windows" in capsys.readouterr().err
     assert run([*compared, "--fail-if", "tpc > 1.15"]) == 2
     capsys.readouterr()
     assert run([*compared, "--format", "json", "--quiet"]) == 0

@@ -150,7 +150,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     )
     .map_err(failure)?;
     if !arguments.shared.quiet {
-        eprintln!("ready: {} and {}", arguments.left, arguments.right);
+        message!("ready: {} and {}", arguments.left, arguments.right);
     }
     let mut print_failure = None;
     let report = link

@@ -5,6 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+// Other modules use its macro.
+#[macro_use]
+mod output;
+
 mod added_cost;
 mod bench;
 mod config;
@@ -16,7 +20,6 @@ mod media;
 mod media_load;
 mod media_server;
 mod options;
-mod output;
 mod probe;
 mod profile;
 mod program;

@@ -190,7 +190,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         Error::System(_) => Failure::failed(&error),
     })?;
     if !shared.quiet {
-        eprintln!("listening on rtsp://{}", server.address());
+        message!("listening on rtsp://{}", server.address());
     }
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(SIGNAL_CHECK);

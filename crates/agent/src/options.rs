@@ -7,7 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
+};
 use perpacket_linux::cpus;
 use perpacket_profiler::cgroup::Selector;
 use serde::{Serialize, Serializer};
@@ -310,16 +312,16 @@ impl Until {
 pub struct ControlGroups {
     /// Control group to profile, and everything below it, by its path from the root of its
     /// hierarchy. Counts packets in its network namespace, and separates its work.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
     /// systemd unit to profile, such as `nginx.service`.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     unit: Option<String>,
     /// Container of Docker, Podman, containerd or CRI-O to profile, by the beginning of its
     /// identifier.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<String>,
 }

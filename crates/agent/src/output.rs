@@ -1,5 +1,6 @@
 //! The output of every verb: data on standard output, as a table or as JSON.
 
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,18 @@ use serde::Serialize;
 
 use crate::config;
 use crate::status::Failure;
+
+/// Prints a line on standard error. A closed or full standard error does not end the run.
+macro_rules! message {
+    ($($part:tt)*) => {
+        $crate::output::write_message(format_args!($($part)*))
+    };
+}
+
+/// The function of `message!`.
+pub fn write_message(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]

@@ -280,12 +280,12 @@ fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
     let stop = stop::on_signals()?;
     print_on_signal(server.reporter())?;
     // With port 0, callers read the port from this line, so it is printed even with --quiet.
-    eprintln!("listening on {scheme}://{}", server.local_address());
+    message!("listening on {scheme}://{}", server.local_address());
     if shared.shows_progress() {
         if has_routes {
-            eprintln!("computed routes: /work?us=N, /bytes/N, /specweb99/...");
+            message!("computed routes: /work?us=N, /bytes/N, /specweb99/...");
         }
-        eprintln!("Ctrl-C stops it and prints its report");
+        message!("Ctrl-C stops it and prints its report");
     }
     let report = server.run(&stop).map_err(failure)?;
     shared.print(&report, summary)?;

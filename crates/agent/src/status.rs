@@ -77,9 +77,9 @@ impl Failure {
 
     /// Prints the error, a blank line and the hint on standard error.
     pub fn print(&self) {
-        eprintln!("error: {}", as_typed(&self.message));
+        message!("error: {}", as_typed(&self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("\nhint: {}", as_typed(hint));
+            message!("\nhint: {}", as_typed(hint));
         }
     }
 }

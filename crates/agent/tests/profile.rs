@@ -77,6 +77,39 @@ fn a_profile_is_one_document_on_standard_output() {
 }
 
 #[test]
+fn a_full_disk_does_not_lose_the_report() {
+    if cannot_profile() {
+        return;
+    }
+    for option in ["--pprof", "--folded"] {
+        let output = agent(&["profile", "--duration", "0.2", option, "/dev/full"]);
+        assert_eq!(output.status.code(), Some(4), "{}", error_of(&output));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("\ntotal "));
+        assert!(error_of(&output).contains("--") && error_of(&output).contains("hint: "));
+    }
+}
+
+#[test]
+fn a_full_standard_error_does_not_end_the_run() {
+    let full = fs::File::create("/dev/full").unwrap();
+    let ended = Command::new(AGENT)
+        .args(["profile", "--events", "accounts", "--duration", "0.2"])
+        .args(["--format", "json"])
+        .stderr(full)
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+}
+
+#[test]
+fn an_empty_control_group_is_refused() {
+    for option in ["--cgroup=", "--unit=", "--container="] {
+        let output = agent(&["profile", "--duration", "0.2", option]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+    }
+}
+
+#[test]
 fn every_taxonomy_has_a_table() {
     if cannot_profile() {
         return;

@@ -5,7 +5,7 @@
 //! sample (`PERF_SAMPLE_CGROUP`, Linux 5.7). The records of a profile contain the paths of groups
 //! that were created during the profile. The paths of older groups are read from the file system.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -213,6 +213,24 @@ impl Selector {
             }),
             Self::Container(wanted) => containers(path).any(|(_, id)| id.starts_with(wanted)),
         }
+    }
+
+    /// The names of the containers that a choice of a container accepts.
+    #[must_use]
+    pub fn containers(&self) -> Vec<String> {
+        let Self::Container(wanted) = self else {
+            return Vec::new();
+        };
+        let mut found = ControlGroups::default();
+        found.search();
+        let names: BTreeMap<&str, String> = found
+            .paths
+            .values()
+            .flat_map(|path| containers(path))
+            .filter(|(_, id)| id.starts_with(wanted))
+            .map(|(engine, id)| (id, format!("{engine}-{id}")))
+            .collect();
+        names.into_values().collect()
     }
 
     /// A process in the chosen groups. The network namespace of the groups is that of this process.

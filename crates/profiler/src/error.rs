@@ -60,6 +60,12 @@ pub enum ProfileError {
         /// This kernel's version.
         own: String,
     },
+    /// A file that is not a copy of `/proc/kallsyms`.
+    #[error("--kallsyms {path}: expected a copy of /proc/kallsyms, found no symbol")]
+    Symbols {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file is not the output of `ip -s -j link`, or the second file is older than the first.
     #[error(
         "--links {path}: expected the output of `ip -s -j link`, the earlier file first: {reason}"
@@ -83,6 +89,14 @@ pub enum ProfileError {
         option: &'static str,
         /// The value.
         value: String,
+    },
+    /// The identifiers of several containers have the given beginning.
+    #[error("--container {value}: expected one container, found {found}")]
+    SeveralContainers {
+        /// The beginning.
+        value: String,
+        /// The names of the containers, with their whole identifiers.
+        found: String,
     },
     /// The command could not be started.
     #[error("{program}: cannot be started: {source}")]
@@ -173,8 +187,10 @@ impl ProfileError {
             | Self::Recording { .. }
             | Self::RecordedKernel { .. }
             | Self::Links { .. }
+            | Self::Symbols { .. }
             | Self::NoProcess { .. }
             | Self::NoGroup { .. }
+            | Self::SeveralContainers { .. }
             | Self::Command { .. } => Fault::Usage,
             Self::Forbidden { .. } | Self::Open { .. } | Self::Multiplexed { .. } => Fault::Lacking,
             Self::Requests { .. } | Self::File { .. } | Self::Kernel { .. } => Fault::Failed,
@@ -199,6 +215,11 @@ impl ProfileError {
             }
             Self::NoGroup { .. } => {
                 Some("`cat /proc/PID/cgroup` prints the control group of a process")
+            }
+            Self::SeveralContainers { .. } => Some("give more letters of the identifier"),
+            Self::OptionFile { .. } => Some("check the file's name and its permissions"),
+            Self::Symbols { .. } => {
+                Some("run `cat /proc/kallsyms > FILE` on the recorded machine, as root")
             }
             Self::Open { .. } => Some("`perpacket-agent probe` lists the events that open here"),
             Self::Rules(_) => Some("the file's format is in the documentation of `--rules`"),

@@ -403,6 +403,13 @@ pub(crate) fn rules_of(path: Option<&Path>) -> Result<Rules, ProfileError> {
 /// A process of the chosen control groups.
 pub(crate) fn member(selector: &Selector) -> Result<u32, ProfileError> {
     let (option, value) = selector.option();
+    let found = selector.containers();
+    if found.len() > 1 {
+        return Err(ProfileError::SeveralContainers {
+            value: value.to_owned(),
+            found: found.join(", "),
+        });
+    }
     selector.process().ok_or_else(|| ProfileError::NoGroup {
         option,
         value: value.to_owned(),

@@ -378,6 +378,8 @@ impl Collector {
         } else {
             self.kernel(sample)
         };
+        // A skid is a property of the timer, so it also counts in the work of other groups.
+        let is_skid = charge.skid;
         let group = self.group(sample, code);
         let is_chosen = group != Group::Shared && self.accepts(group);
         if group != Group::Shared && !is_chosen && charge.layer != Layer::Idle {
@@ -391,7 +393,7 @@ impl Collector {
         if !sample.user && charge.layer != Layer::Idle {
             self.tally.kernel += weight;
             self.tally.unclaimed += if charge.claimed { 0.0 } else { weight };
-            self.tally.skid += if charge.skid { weight } else { 0.0 };
+            self.tally.skid += if is_skid { weight } else { 0.0 };
         }
         let slice = self
             .tally

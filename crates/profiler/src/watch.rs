@@ -454,10 +454,14 @@ impl Watch {
     }
 
     fn limits(&self) -> Vec<Limit> {
+        let timer = if self.totals.backend == Backend::Accounts {
+            ""
+        } else {
+            "time is sampled by a timer; "
+        };
         let mut limits = vec![Limit {
             name: "no_counters",
-            meaning: "time is sampled by a timer; cycles and cache misses are not measured"
-                .to_owned(),
+            meaning: format!("{timer}cycles and cache misses are not measured"),
         }];
         let mut add = |name, meaning| limits.push(Limit { name, meaning });
         if self.totals.backend == Backend::Accounts {

@@ -453,6 +453,17 @@ fn a_recording_of_another_kernel_needs_its_symbols() {
 }
 
 #[test]
+fn a_file_of_symbols_without_a_symbol_is_an_error() {
+    let folder = Folder::new();
+    let records = [sample(1, 1, IP_RCV, 5, 400, &[])];
+    let mut settings = folder.settings(&file(&[Event::clock()], &records, "6.1.0"));
+    settings.kallsyms = Some(folder.write("other", b"[{}]\n"));
+    let error = analyse(&settings).unwrap_err();
+    assert!(error.to_string().contains("found no symbol"), "{error}");
+    assert_eq!(error.fault(), Fault::Usage);
+}
+
+#[test]
 fn a_recording_of_this_machine_has_the_samples_that_perf_counts() {
     use std::process::Command;
     let folder = Folder::new();

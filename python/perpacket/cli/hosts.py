@@ -47,7 +47,7 @@ def profile(hosts: str, options: Sequence[str], output_format: Format, quiet: bo
 def require_profile(states: Sequence[State]) -> None:
     """Raise `RunFailed` if no machine has a profile."""
     if not any(one.window for one in states):
-        raise RunFailed("no machine has a profile", "the table has the error of each")
+        raise RunFailed("no machine has a profile", "the notes name the error of each")
 
 
 def top(

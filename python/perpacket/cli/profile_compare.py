@@ -89,7 +89,10 @@ def compare(
         progress.note(f"note: {note}", quiet)
     by_decision: dict[profile_comparison.Decision, list[str]] = {}
     for one in found.judged:
-        text = f"{one.rule}: it is {shown.ratio_text(one.ratio)}"
+        # An interval that is too wide for the table still shows why the rule is undecided.
+        ratio = one.ratio
+        value = ratio.text if ratio.interval is not None else shown.ratio_text(ratio)
+        text = f"{one.rule}: it is {value}"
         by_decision.setdefault(one.decision, []).append(text)
     if broken := by_decision.get(profile_comparison.Decision.BROKEN):
         raise CheckFailed("; ".join(broken))

@@ -159,7 +159,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     let quiet = arguments.shared.quiet;
     let note = move |text: &str| {
         if !quiet {
-            eprintln!("note: {text}");
+            message!("note: {text}");
         }
     };
     let requests = arguments.requests.as_deref();
@@ -199,9 +199,9 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     };
     let address = scrape::serve(listener, &endpoint, move || openmetrics::page(&metrics()))?;
     if !quiet {
-        eprintln!("serving http://{address}{}", endpoint.path());
+        message!("serving http://{address}{}", endpoint.path());
         for limit in &watch.step().limits {
-            eprintln!("note: {}", limit.meaning);
+            message!("note: {}", limit.meaning);
         }
     }
     let began = Instant::now();

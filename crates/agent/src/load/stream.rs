@@ -158,7 +158,7 @@ fn serve(arguments: &Arguments, listen: SocketAddr, cpus: Vec<usize>) -> Result<
     let quiet = arguments.shared.quiet;
     let mut listening = |address: SocketAddr| {
         if !quiet {
-            eprintln!("listening on {address}");
+            message!("listening on {address}");
         }
     };
     let report = stream::serve(&settings, &stop, &mut listening).map_err(failure)?;

@@ -285,19 +285,20 @@ fn once(
     let pprof = StackFile::create("pprof", arguments.pprof.as_deref())?;
     if arguments.shared.shows_progress() && arguments.command.is_empty() {
         let length = arguments.duration.map_or(DEFAULT_DURATION, |time| time.0);
-        eprintln!(
+        message!(
             "profiling for {:.0} s; Ctrl-C ends it earlier",
             length.as_secs_f64()
         );
     }
     let (report, end) = profiler.run(stop)?;
+    // Print the report first, so that a full disk does not lose it.
+    print_report(arguments, &report)?;
     if let Some(file) = folded {
         file.write(|out| profiler.write_folded(out))?;
     }
     if let Some(file) = pprof {
         file.write(|out| profiler.write_pprof(out))?;
     }
-    print_report(arguments, &report)?;
     Ok(end)
 }
 
@@ -318,13 +319,13 @@ fn recorded(arguments: &Arguments, file: &Path) -> Result<Status, Failure> {
         pid: arguments.pid,
         keeps_offsets: folded.is_some() || pprof.is_some(),
     })?;
+    print_report(arguments, &recorded.report)?;
     if let Some(file) = folded {
         file.write(|out| recorded.write_folded(out))?;
     }
     if let Some(file) = pprof {
         file.write(|out| recorded.write_pprof(out))?;
     }
-    print_report(arguments, &recorded.report)?;
     Ok(Status::Done)
 }
 
@@ -335,7 +336,7 @@ fn print_report(arguments: &Arguments, report: &Report) -> Result<(), Failure> {
         .print(report, |report| table::render(report, taxonomy))?;
     if arguments.shared.format == Format::Json && !arguments.shared.quiet {
         for limit in &report.limits {
-            eprintln!("note: {limit}");
+            message!("note: {limit}");
         }
     }
     Ok(())
@@ -355,20 +356,22 @@ impl StackFile {
         let path = path.to_owned();
         match File::create(&path) {
             Ok(file) => Ok(Some(Self { option, path, file })),
-            Err(error) => Err(unwritable(option, &path, &error)),
+            Err(error) => Err(Failure::usage(unwritable(option, &path, &error))
+                .with_hint("name a file in a folder that you may write to")),
         }
     }
 
     fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         let mut out = BufWriter::new(self.file);
-        write(&mut out)
-            .and_then(|()| out.flush())
-            .map_err(|error| unwritable(self.option, &self.path, &error))
+        write(&mut out).and_then(|()| out.flush()).map_err(|error| {
+            Failure::failed(unwritable(self.option, &self.path, &error))
+                .with_hint("name a file on a disk with free space; the report is complete")
+        })
     }
 }
 
-fn unwritable(option: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::usage(format!("--{option} {}: {error}", path.display()))
+fn unwritable(option: &str, path: &Path, error: &io::Error) -> String {
+    format!("--{option} {}: {error}", path.display())
 }
 
 /// Prints a report as one line and flushes it.

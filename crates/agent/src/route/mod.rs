@@ -353,7 +353,7 @@ fn open_receiver(
         ReceiverName::Socket => open(receiver::Method::Socket),
         ReceiverName::Auto => open(receiver::Method::Xdp).or_else(|error| {
             if !arguments.shared.quiet {
-                eprintln!("counting in a packet socket: {error}");
+                message!("counting in a packet socket: {error}");
             }
             open(receiver::Method::Socket)
         }),
@@ -413,7 +413,7 @@ fn forward(arguments: &PlaneArguments) -> Result<Status, Failure> {
         plane::accept_redirected(&interfaces(&arguments.take_redirected)?).map_err(failure)?;
     let forwarding = plane::in_xdp(&interfaces(&arguments.interfaces)?).map_err(failure)?;
     if !arguments.shared.quiet {
-        eprintln!("ready: forwarding in XDP");
+        message!("ready: forwarding in XDP");
     }
     let begin = Instant::now();
     wait(&stop, arguments.until.duration());

@@ -113,11 +113,14 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
     } else {
         BTreeSet::new()
     };
-    let attributor = Attributor::new(
-        KernelSymbols::parse(&text),
-        rules_of(settings.rules.as_deref())?,
-        drivers,
-    );
+    let symbols = KernelSymbols::parse(&text);
+    if let Some(path) = &settings.kallsyms
+        && symbols.is_empty()
+        && !symbols.are_hidden()
+    {
+        return Err(ProfileError::Symbols { path: path.clone() });
+    }
+    let attributor = Attributor::new(symbols, rules_of(settings.rules.as_deref())?, drivers);
     let mut collector = Collector::new(attributor, None, Detail::of_code(settings.keeps_offsets));
     collector.set_recorded();
     collector.set_server(settings.pid.map(|original| Server { original }));

@@ -59,7 +59,7 @@ class Watched:
             self._clock = clock_of(self.connection)
             self._process = machine.open([machine.agent(), "profile", *options], None)
         except PerpacketError as error:
-            self._error = str(error)
+            self._error = f"{error}; {error.hint}" if error.hint else str(error)
 
     @property
     def is_over(self) -> bool:
