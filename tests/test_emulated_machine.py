@@ -138,8 +138,32 @@ def test_a_replay_equals_the_emulation_that_was_recorded(session: Session, tmp_p
 def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session) -> None:
     # The guest has no such program; one that ends at once fails in the same way.
     settings = replace(SMALL, scenario=Scenario("absent-program --port {port}"))
-    with pytest.raises(RunFailed, match=r"the server does not listen at 10\.0\.0\.1:80"):
+    with pytest.raises(RunFailed, match=r"the server does not listen at 10\.0\.0\.1:80") as failed:
         session.emulate(settings)
+    assert "perpacket emulate shell" in failed.value.hint
+
+
+def test_a_recording_whose_name_has_a_comma_is_complete(session: Session, tmp_path: Path) -> None:
+    from perpacket.emulate.replay import replay
+
+    # These caches need accesses that a filtered recording lacks.
+    settings = replace(SMALL, memory=Memory.of("2K:1", "256K:16", "inclusive", "none", 16, "none"))
+    file = tmp_path / "a,b=c.rec"
+    live: Any = session.emulate(settings, record=file)
+    assert replay(file, settings.memory)["total"] == live["total"]
+
+
+def test_a_recording_with_every_access_has_the_same_misses_of_translations(
+    session: Session, tmp_path: Path
+) -> None:
+    from perpacket.emulate.replay import replay
+
+    file = tmp_path / "every.rec"
+    inclusive = Memory.of("64K:2", "256K:16", "inclusive", "none", 0, "invalidate")
+    session.emulate(replace(SMALL, memory=inclusive), record=file)
+    memory = Memory.of("64K:2", "256K:16", "non-inclusive", "none", 64, "invalidate")
+    live: Any = session.emulate(replace(SMALL, memory=memory))
+    assert replay(file, memory)["total"] == live["total"]
 
 
 def cut(state: bytes) -> bytes:

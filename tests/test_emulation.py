@@ -65,6 +65,7 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
         "--frames 1",
         "--variants 0",
         "--turn-instructions 10",
+        "--seed 99999999999999999999",
         "--tlb 63",
         "--prefetch stride",
         "--dma yes",
@@ -174,6 +175,25 @@ def test_a_kernel_for_clouds_is_refused_before_it_boots(tmp_path: Path) -> None:
     (tmp_path / "modules" / "modules.builtin").write_text("kernel/drivers/net/e1000/e1000.ko\n")
     found = kernel.from_file(image, tmp_path / "modules")
     assert [name for name, _ in found.modules] == ["sch_netem"]
+
+
+def test_a_package_that_cannot_be_unpacked_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, script in (
+        ("apt-get", "touch a.deb"),
+        ("dpkg-deb", "echo 'No space left on device' >&2; exit 2"),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    folder = tmp_path / "kernel"
+    folder.mkdir()
+    with pytest.raises(RunFailed, match=r"not unpacked in .*No space left") as failed:
+        kernel.fetch("linux-image-x", folder)
+    assert "free some space" in failed.value.hint
 
 
 def test_modules_are_loaded_after_those_that_they_need(tmp_path: Path) -> None:
@@ -369,7 +389,8 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     assert tcp["dtlb_misses_per_packet"]["value"] == pytest.approx(0.04)
     sending = found["directions"]["send"]
     assert sending["instructions_per_packet"]["value"] == pytest.approx((50 + 3200 / 60) / 2)
-    assert set(found["regions"]) == {"TCP", "SystemCall"}
+    # The names are those of `perpacket profile`.
+    assert set(found["regions"]) == {"tcp", "system_call"}
     assert sum(cost["share"] for cost in found["layers"].values()) == pytest.approx(1)
     json.dumps(found, allow_nan=False)
     rows = emulation.tables(found)[0].rows

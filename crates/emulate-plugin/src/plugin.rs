@@ -129,9 +129,10 @@ impl Plugin {
             }
             _ => None,
         };
+        let filters_recording = options.filters_recording && options.model.allows_filters();
         let recorder = match &options.record {
             Some(path) => {
-                let filter = if options.filters_recording {
+                let filter = if filters_recording {
                     RecordFilter::LinesAndPages
                 } else {
                     RecordFilter::None
@@ -143,7 +144,7 @@ impl Plugin {
         let settings = ObserverSettings {
             model: options.model.clone(),
             by: options.by,
-            filters_recording: options.filters_recording,
+            filters_recording,
             turn_instructions: options.turn_instructions,
         };
         let observer = Observer::new(settings, recorder, structures).map_err(|error| Failure {

@@ -86,6 +86,17 @@ impl ModelParameters {
             .map(|size| size.size_kib * 16 / size.ways.max(1));
         sets.min().unwrap_or(0)
     }
+
+    /// Whether the filters of repeated accesses drop none that these caches and buffers need.
+    /// Inclusive levels need some of them; an observer clears its filters then.
+    #[must_use]
+    pub fn allows_filters(&self) -> bool {
+        let translates_exactly = |buffer: TranslationParameters| {
+            let sets = buffer.sets();
+            sets.is_ok_and(|sets| sets >= 16)
+        };
+        self.least_first_sets() >= 64 && self.translation.is_none_or(translates_exactly)
+    }
 }
 
 /// Misses of one row in one configuration.

@@ -2,19 +2,17 @@
 
 use std::io;
 
-use perpacket_memory::{Line, LineFilter, PageFilter, ParameterError, Side};
+use perpacket_memory::{Line, LineFilter, ParameterError, Side};
 
 use crate::context::Context;
 use crate::functions::{Function, Functions, Work};
 use crate::model::{Model, ModelParameters};
+use crate::pages::Pages;
 use crate::recording::{Mark, Operation, Recorder};
 use crate::rows::{By, Rows};
 use crate::structures::{KernelMemory, Structures};
 use crate::tracker::Tracker;
 use crate::window::{Facts, Frames, Guest, Window};
-
-/// Lines in a page, as a power of two.
-const PAGE_LINES_LOG2: u32 = 6;
 
 /// Lines of a block that are stored in it; most blocks have fewer.
 const OWN_LINES: usize = 4;
@@ -119,7 +117,7 @@ pub struct Observer {
     /// Instructions by row.
     instructions: Vec<u64>,
     lines: [LineFilter; 2],
-    pages: Option<[PageFilter; 2]>,
+    pages: Option<[Pages; 2]>,
     /// Whether a filter may drop an access.
     filters: bool,
     data_accesses: u64,
@@ -148,14 +146,7 @@ impl Observer {
     ) -> Result<Self, ParameterError> {
         let model = Model::new(&settings.model)?;
         let records_all = recorder.is_some() && !settings.filters_recording;
-        let sets = settings
-            .model
-            .translation
-            .map(|buffer| buffer.sets())
-            .transpose()?;
-        let is_exact =
-            settings.model.least_first_sets() >= 64 && sets.is_none_or(|sets| sets >= 16);
-        let pages = sets.is_some() || recorder.is_some();
+        let pages = settings.model.translation.is_some() || recorder.is_some();
         Ok(Self {
             tracker: Tracker::default(),
             model,
@@ -164,7 +155,7 @@ impl Observer {
             instructions: Vec::new(),
             lines: Default::default(),
             pages: pages.then(Default::default),
-            filters: is_exact && !records_all,
+            filters: settings.model.allows_filters() && !records_all,
             data_accesses: 0,
             dma_lines: 0,
             frames: None,
@@ -297,7 +288,7 @@ impl Observer {
 
     fn clear_filters(&mut self) {
         self.lines.iter_mut().for_each(LineFilter::clear);
-        self.pages.iter_mut().flatten().for_each(PageFilter::clear);
+        self.pages.iter_mut().flatten().for_each(Pages::clear);
     }
 
     /// The processor begins a block.
@@ -353,16 +344,17 @@ impl Observer {
     pub fn repeats(&mut self, side: Side, key: u64) -> bool {
         let line = self.lines[side as usize].repeats(key);
         let page = match &mut self.pages {
-            Some(pages) => pages[side as usize].repeats(key >> PAGE_LINES_LOG2),
+            Some(pages) => pages[side as usize].repeats(line, key),
             None => true,
         };
         line && page && self.filters
     }
 
-    /// Whether an access that cannot change the caches need not be reported.
+    /// Whether an access need not be reported if it repeats others of its block. A recording needs it,
+    /// and a translation buffer does: the others may be on two pages whose order matters.
     #[must_use]
     pub const fn drops_repeats(&self) -> bool {
-        self.filters && self.structures.is_none()
+        self.filters && self.structures.is_none() && self.pages.is_none()
     }
 
     /// Counts a load or store. Returns whether it cannot change the caches. `key` is as in
@@ -382,6 +374,9 @@ impl Observer {
     /// Charges an access to a row; returns whether a cache missed.
     #[inline]
     fn charge(&mut self, side: Side, line: Line, row: usize) -> bool {
+        if let Some(pages) = &mut self.pages {
+            pages[side as usize].access(line);
+        }
         if let Some(recorder) = &mut self.recorder {
             recorder.access(side, line);
         }

@@ -148,10 +148,23 @@ def fetch(name: str, folder: Path) -> None:
     if done.returncode or not archives:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise MachineLacks(
-            f"{name}: the package was not downloaded: {last}",
-            f"bring the lists up to date with `apt-get update`, or {OTHER_KERNEL}",
+            f"{name}: the package was not downloaded to {folder.parent}: {last}",
+            "if there is space, bring the lists up to date with `apt-get update`, or "
+            f"{OTHER_KERNEL}",
         )
-    subprocess.run(["dpkg-deb", "-x", archives[0], "unpacked"], cwd=download, check=True)
+    done = subprocess.run(
+        ["dpkg-deb", "-x", archives[0], "unpacked"],
+        cwd=download,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise RunFailed(
+            f"{name}: the package was not unpacked in {folder.parent}: {last}",
+            "free some space there: a kernel needs 600 MB until it is unpacked",
+        )
     image = next((download / "unpacked").glob("boot/vmlinuz-*"), None)
     if image is None:
         raise RunFailed(f"{name}: the package has no kernel", OTHER_KERNEL)

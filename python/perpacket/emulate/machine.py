@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perpacket.emulate.qemu import Qemu, refusal
+from perpacket.emulate.qemu import Qemu, plugin_option, refusal
 from perpacket.errors import MachineLacks, RunFailed
 
 MEMORY_MIB = 1024
@@ -62,6 +62,15 @@ REFUSED = "Could not load plugin"
 """The beginning of QEMU's message if it does not accept a plugin (plugins/loader.c)."""
 
 MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits how many run at once"
+
+GUEST_HINTS = {
+    "the server does not listen": "start it in `perpacket emulate shell`, with the same --server, "
+    "to see its messages: it must stay in the foreground and listen at {address}:{port}; "
+    "--server-files adds files that it needs",
+    "no driver for e1000": "name the folder of the kernel's modules with --modules, or use a "
+    "kernel that has this driver, as the general kernels of distributions do",
+}
+"""The next step by a part of the guest's error."""
 
 _libc = ctypes.CDLL(None)
 
@@ -137,7 +146,7 @@ class Machine:
             *("-chardev", console, "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={theirs.fileno()}"),
             *("-mon", "chardev=monitor,mode=control"),
-            *("-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in options.items())])),
+            *("-plugin", plugin_option(plugin, options)),
             *(("-incoming", "defer") if incoming else ()),
         ]
         inherited = [theirs.fileno(), *(file.descriptor for file in self._files.values())]
@@ -191,7 +200,8 @@ class Machine:
             status = self._process.poll()
             printed = self.console
             if error := after(printed, "perpacket: error: "):
-                raise RunFailed(f"the guest: {error}")
+                hints = [hint for part, hint in GUEST_HINTS.items() if part in error]
+                raise RunFailed(f"the guest: {error}", *hints)
             if text in printed:
                 return
             if "Kernel panic" in printed:

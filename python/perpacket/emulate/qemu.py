@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -71,11 +72,17 @@ def plugin() -> Path:
     return path.absolute()
 
 
+def plugin_option(library: Path, arguments: Mapping[str, str]) -> str:
+    """The value of QEMU's option `-plugin`. QEMU reads two commas as one comma of a value."""
+    words = [str(library), *(f"{name}={value}" for name, value in arguments.items())]
+    return ",".join(word.replace(",", ",,") for word in words)
+
+
 def check_plugin(qemu: Qemu, library: Path) -> None:
     """Load the plugin into QEMU without a machine; raises `MachineLacks` when QEMU refuses it."""
     command = [
         *(str(qemu.program), "-M", "none", "-nodefaults", "-display", "none", "-accel", "tcg"),
-        *("-S", "-monitor", "stdio", "-plugin", f"{library},out=/dev/null"),
+        *("-S", "-monitor", "stdio", "-plugin", plugin_option(library, {"out": "/dev/null"})),
     ]
     done = subprocess.run(
         command, input="quit\n", capture_output=True, text=True, check=False, timeout=PROBE_S

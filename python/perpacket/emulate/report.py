@@ -23,16 +23,16 @@ DIRECTIONS = {"send": "sent", "receive": "received", "neither": ""}
 """Each direction with the packets by which its costs are divided; empty for all packets."""
 
 REGIONS = {
-    "user": "User",
-    "syscall": "SystemCall",
-    "socket": "SystemCall",
-    "tcp": "TCP",
-    "ip": "IP",
-    "ethernet": "Ethernet",
-    "driver": "Driver",
+    "user": "user",
+    "syscall": "system_call",
+    "socket": "system_call",
+    "tcp": "tcp",
+    "ip": "ip",
+    "ethernet": "ethernet",
+    "driver": "driver",
 }
 """The regions of TR05-450 (Kim and Rixner, Rice University, 2005) by layer; other layers are
-`Other`, as in `crates/cost`."""
+`other`. The names are those of `Region` in crates/cost, as in a profile."""
 
 FUNCTIONS_SHOWN = 40
 
@@ -69,7 +69,7 @@ def kind(row: Row) -> str:
 
 def region(row: Row) -> str:
     """The region of TR05-450 of a row."""
-    return REGIONS.get(row["layer"], "Other")
+    return REGIONS.get(row["layer"], "other")
 
 
 def direction(row: Row) -> str:
@@ -242,13 +242,12 @@ def events(settings: Settings) -> list[Event]:
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Each name once: layers in their order in the stack, other names in alphabetic order."""
-    stack = [*("user", "syscall", "socket", "tcp", "udp", "ip", "ethernet", "driver"), "interrupt"]
-    stack += ["scheduler", "idle"]
-    last = ("other", "Other")
+    """Each name once: layers and regions in their order in the stack, others alphabetically."""
+    stack = ["user", "syscall", "system_call", "socket", "tcp", "udp", "ip", "ethernet", "driver"]
+    stack += ["interrupt", "scheduler", "idle"]
 
     def place(name: str) -> tuple[bool, int, str]:
-        return name in last, stack.index(name) if name in stack else len(stack), name
+        return name == "other", stack.index(name) if name in stack else len(stack), name
 
     return sorted(set(names), key=place)
 

@@ -26,6 +26,7 @@ WARMUP_FRAMES_PER_CONNECTION = 12
 TURN_INSTRUCTIONS = 20_000
 SOCKET_BUFFER_BYTES = 32_768
 MOST_CONNECTIONS = 20_000
+GREATEST_SEED = 1_000_000_000
 VARIANTS = 5
 
 
@@ -169,6 +170,7 @@ class Settings:
         within("--warmup-frames", self.warmup_frames, 0, 100_000_000)
         within("--variants", self.variants, 1, 100)
         within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)
+        within("--seed", self.seed, 0, GREATEST_SEED)
 
     @property
     def warmup(self) -> int:
@@ -195,7 +197,7 @@ def within(option: str, value: float, least: float, most: float) -> None:
     """Raise `ConfigurationError` unless `value` is from `least` to `most`."""
     if not least <= value <= most:
         raise ConfigurationError(
-            f"{option} {value:g}: expected {least:g} to {most:g}", parameter=option
+            f"{option} {value:,.10g}: expected {least:,.10g} to {most:,.10g}", parameter=option
         )
 
 

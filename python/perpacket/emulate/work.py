@@ -75,7 +75,7 @@ def layout(seed: int, variant: int) -> list[str]:
     kib = LAYOUT_KIB * variant + seed % 64
     return [
         f"dd if=/dev/zero of=/tmp/layout bs=1024 count={kib}",
-        f"dd if=/dev/urandom of=/dev/null bs=64 count={seed + variant}",
+        f"dd if=/dev/urandom of=/dev/null bs=64 count={seed % 1000 + variant}",
     ]
 
 

@@ -67,7 +67,9 @@ impl RecordingError {
             Self::Truncated { .. } => {
                 "record again; the run ended or the disk was full before the recording was complete"
             }
-            Self::Filtered { .. } => "record again with every access (`filter=none`)",
+            Self::Filtered { .. } => {
+                "record again with these caches: the recording then has every access"
+            }
             Self::NoFrames | Self::NoConnections => {
                 "record a bulk sender: `perpacket emulate --server bulk --record FILE`"
             }
