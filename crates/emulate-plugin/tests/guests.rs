@@ -281,7 +281,7 @@ fn accesses_that_are_not_reported_change_no_count() {
     ] {
         // An unfiltered recording has all accesses.
         let [all, without] = [",record=/dev/null,filter=none", ""].map(|recording| {
-            let options = format!("by=function,l1=64:2,l2=128:16,tlb=64:4{recording}");
+            let options = format!("by=function,l1=64:2,l2=128:16{recording}");
             window(source, &[definition], &options)
         });
         assert_eq!(all, without, "{source}");
