@@ -378,17 +378,18 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     assert found["packets"] == {"sent": 120, "received": 80}
     total = found["total"]
     # Without the idle loop: 4000 and 4200 instructions in 100 packets each.
-    assert total["instructions_per_packet"]["value"] == pytest.approx(41)
+    assert total["instructions_per_packet"] == pytest.approx(41)
     # Student's t with one degree of freedom is 12.706; the means differ by 2, a deviation of 1.
     half = 12.706 * 1.0
-    assert total["instructions_per_packet"]["high"] == pytest.approx(41 + half, abs=0.01)
+    high = total["intervals"]["instructions_per_packet"]["high"]
+    assert high == pytest.approx(41 + half, abs=0.01)
     tcp = found["layers"]["tcp"]
     assert tcp["l2_misses_per_packet"]["256K:16"]["value"] == pytest.approx(0.16)
     assert tcp["l2_misses_per_packet"]["512K:16"]["value"] == pytest.approx(0.06)
     assert tcp["l1i_misses_per_packet"]["64K:2"]["value"] == pytest.approx(0.30)
-    assert tcp["dtlb_misses_per_packet"]["value"] == pytest.approx(0.04)
+    assert tcp["dtlb_misses_per_packet"] == pytest.approx(0.04)
     sending = found["directions"]["send"]
-    assert sending["instructions_per_packet"]["value"] == pytest.approx((50 + 3200 / 60) / 2)
+    assert sending["instructions_per_packet"] == pytest.approx((50 + 3200 / 60) / 2)
     # The names are those of `perpacket profile`.
     assert set(found["regions"]) == {"tcp", "system_call"}
     assert sum(cost["share"] for cost in found["layers"].values()) == pytest.approx(1)
@@ -423,7 +424,7 @@ def test_declared_lines_are_those_of_the_groups_of_a_direction() -> None:
 
 def test_one_variant_has_no_interval_and_a_note() -> None:
     found = report.report(SMALL, [window(60, 40, 3000)], {"kernel": "6.1"})
-    assert found["total"]["instructions_per_packet"]["low"] is None
+    assert found["total"]["intervals"]["instructions_per_packet"]["low"] is None
     assert any("no interval" in limit for limit in found["limits"])
 
 
@@ -456,7 +457,7 @@ def test_a_recording_has_the_misses_of_any_caches(capsys: pytest.CaptureFixture[
     assert found["packets"]["sent"] > 0
     misses = found["total"]["l2_misses_per_packet"]
     assert misses["4M:16"]["value"] <= misses["256K:16"]["value"]
-    assert found["total"]["dtlb_misses_per_packet"]["value"] > 0
+    assert found["total"]["dtlb_misses_per_packet"] > 0
     assert app.run(command) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{RECORDING}: ")

@@ -181,19 +181,34 @@ def cost(
     share = mean(
         [part / whole if whole else 0.0 for part, whole in zip(own, everything, strict=True)]
     )
-    found: dict[str, Any] = {
-        "share": share.value,
-        **bounds(share.within(0, 1)),
-        "instructions_per_packet": estimate(own, packets),
-    }
-    for event in events(settings):
+    found: dict[str, Any] = {"share": share.value, **bounds(share.within(0, 1))}
+    add_number(found, "instructions_per_packet", estimate(own, packets))
+    add_misses(found, variants, events(settings), select, packets)
+    return found
+
+
+def add_number(found: dict[str, Any], key: str, value: Mapping[str, Any]) -> None:
+    """Add a mean to a cost, as a number like that of a profile, and its interval to `intervals`."""
+    found[key] = value["value"]
+    interval = {name: part for name, part in value.items() if name != "value"}
+    found.setdefault("intervals", {})[key] = interval
+
+
+def add_misses(
+    found: dict[str, Any],
+    variants: Sequence[Variant],
+    shown: Iterable[Event],
+    select: Select,
+    packets: Sequence[int],
+) -> None:
+    """Add the misses of the selected rows per packet to a cost; those of caches by their shape."""
+    for event in shown:
         values = [one.misses(event.parts, event.place, select) for one in variants]
         value = estimate(values, packets)
         if event.label:
             found.setdefault(event.key, {})[event.label] = value
         else:
-            found[event.key] = value
-    return found
+            add_number(found, event.key, value)
 
 
 def estimate(values: Sequence[float], packets: Sequence[int]) -> dict[str, float | int | None]:

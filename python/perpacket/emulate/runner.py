@@ -209,8 +209,8 @@ def values(cost: Mapping[str, Any], label: str) -> dict[str, float]:
     for key, value in cost.items():
         if not key.endswith("_per_packet"):
             continue
-        if "value" in value:
-            found[key] = value["value"]
-        else:
+        if isinstance(value, Mapping):
             found[key] = (value.get(label) or next(iter(value.values())))["value"]
+        else:
+            found[key] = value
     return found

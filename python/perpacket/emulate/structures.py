@@ -79,21 +79,14 @@ def costs(
     variants: Sequence[Variant], shown: Sequence[Any], name: str, line: int | None = None
 ) -> dict[str, Any]:
     """The misses of a structure, or of one of its lines, per packet."""
-    from perpacket.emulate.report import estimate
+    from perpacket.emulate.report import add_misses
 
     def is_own(row: Row) -> bool:
         own_name, own_line = row.get("structure") or ("", None)
         return own_name == name and line in (None, own_line)
 
-    packets = [one.packets() for one in variants]
     found: dict[str, Any] = {}
-    for event in shown:
-        values = [one.misses(event.parts, event.place, is_own) for one in variants]
-        value = estimate(values, packets)
-        if event.label:
-            found.setdefault(event.key, {})[event.label] = value
-        else:
-            found[event.key] = value
+    add_misses(found, variants, shown, is_own, [one.packets() for one in variants])
     return found
 
 

@@ -127,10 +127,10 @@ def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 def at(cost: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
     """The estimate at a path of keys."""
-    found: Any = cost
-    for key in path:
-        found = found[key]
-    return dict(found)
+    key, *shape = path
+    if shape:
+        return dict(cost[key][shape[0]])
+    return {"value": cost[key], **cost["intervals"][key]}
 
 
 def cell(estimate: Mapping[str, Any]) -> str:
