@@ -209,11 +209,7 @@ fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
             effect,
             ..
         } = *translated;
-        if !repetitions
-            .repeats()
-            .get(index)
-            .is_some_and(|repeats| *repeats)
-        {
+        if !repetitions.repeats(index) {
             on_access(instruction, access_callback(effect, &work), plugin);
         }
         let callback: ExecuteCallback = match effect {

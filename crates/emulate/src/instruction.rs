@@ -23,7 +23,7 @@ pub enum Instruction {
 }
 
 /// The bytes of [`Instruction::Hypercall`].
-pub const HYPERCALL: [u8; 7] = [0x0f, 0x1f, 0x80, 0x45, 0x4d, 0x55, 0x31];
+const HYPERCALL: [u8; 7] = [0x0f, 0x1f, 0x80, 0x45, 0x4d, 0x55, 0x31];
 
 /// The displacement of the hypercall's mark.
 const MARK: u32 = u32::from_le_bytes([HYPERCALL[3], HYPERCALL[4], HYPERCALL[5], HYPERCALL[6]]);

@@ -47,7 +47,7 @@ mod window;
 pub use context::Context;
 pub use footprint::{Footprint, Touches, footprint};
 pub use functions::{Function, Functions, Work};
-pub use instruction::{HYPERCALL, Instruction, decode};
+pub use instruction::{Instruction, decode};
 pub use model::{Configuration, DeviceWrites, Misses, Model, ModelParameters, Outcome};
 pub use observer::{Block, Observer, ObserverSettings};
 pub use options::{OptionError, Options};

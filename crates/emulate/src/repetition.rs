@@ -108,10 +108,11 @@ impl Default for Repetitions {
 }
 
 impl Repetitions {
-    /// For each instruction, whether its accesses repeat others.
+    /// Whether the accesses of an instruction repeat others. The instruction is named by its index;
+    /// the answer is false for an instruction that was not read.
     #[must_use]
-    pub fn repeats(&self) -> &[bool] {
-        &self.repeats
+    pub fn repeats(&self, instruction: usize) -> bool {
+        self.repeats.get(instruction).copied().unwrap_or(false)
     }
 
     /// The number of accesses that repeat others.
@@ -364,7 +365,7 @@ mod tests {
     /// The instructions whose accesses repeat others, by index.
     fn repeating(instructions: &[&[u8]]) -> Vec<usize> {
         let repetitions = read(instructions, |_| false);
-        let all = repetitions.repeats().iter().enumerate();
+        let all = repetitions.repeats.iter().enumerate();
         all.filter(|(_, repeats)| **repeats)
             .map(|(index, _)| index)
             .collect()
@@ -429,7 +430,7 @@ mod tests {
         // push rbp; push rbx; push rax; call
         let instructions: [&[u8]; 4] = [&[0x55], &[0x53], &[0x50], &[0xe8, 0, 0, 0, 0]];
         let found = read(&instructions, |index| index == 1 || index == 3);
-        assert_eq!(found.repeats(), [false, false, true, false]);
+        assert_eq!(found.repeats, [false, false, true, false]);
     }
 
     #[test]

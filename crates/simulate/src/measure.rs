@@ -3,7 +3,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::host::cpu::{Cost, Costs};
+use crate::host::cost::{Cost, Costs};
 use crate::host::footprint::Operation;
 use crate::named::named;
 use crate::nic::work::WorkCounts;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::context::Event;
 use crate::engine::Engine;
-use crate::host::cpu::Cost;
+use crate::host::cost::Cost;
 use crate::host::footprint::Operation;
 use crate::measure::Summary;
 

@@ -46,7 +46,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The maximum number of threads.
 const MAX_THREADS: u32 = 4096;
-/// The value that stands for the start of the window until the window starts.
+/// The start of a window that has not begun.
 const NOT_YET: u64 = u64::MAX;
 
 /// Progress of a run, once a second.

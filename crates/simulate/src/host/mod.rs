@@ -9,6 +9,7 @@
 pub mod address;
 mod bulk_sender;
 mod bypass;
+pub mod cost;
 pub mod cpu;
 pub mod footprint;
 mod front_end;
