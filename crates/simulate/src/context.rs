@@ -77,6 +77,8 @@ pub enum Event {
     HostDone,
     /// The NIC interrupts the host for received frames.
     Interrupt,
+    /// The NIC interrupts the host for sent frames, unless it has sent more since.
+    SendInterrupt,
     /// The bulk sender's next segment is due.
     BulkDue,
     /// The timeline takes a sample.
@@ -108,6 +110,7 @@ impl Work for Event {
             | Self::SoftLimitAtHost(_)
             | Self::HostDone
             | Self::Interrupt
+            | Self::SendInterrupt
             | Self::BulkDue
             | Self::Sample => None,
         }

@@ -50,12 +50,16 @@ impl Engine {
             Event::ClientReads(id) => clients.read_more(id, context),
             Event::ClientTimer(id) => clients.timer(id, context),
             Event::AtNic(frame) => nic.receive(frame, host, context),
-            Event::Posted(frame) => nic.post(frame, host, context),
+            Event::Posted(frame) => {
+                host.sent(context);
+                nic.post(frame, host, context);
+            }
             Event::Commanded(command) => nic.command(command, host, context),
             Event::NicDone => nic.task_done(host, context),
             Event::NicMoved => nic.moved(host, context),
             Event::HostDone => host.job_done(context),
             Event::Interrupt => host.interrupted(context),
+            Event::SendInterrupt => host.send_interrupted(context),
             Event::MessageAtHost(id) => host.message_arrived(id, context),
             Event::SoftLimitAtHost(limit) => host.soft_limit_arrived(limit, context),
             Event::BulkDue => host.bulk_due(context),

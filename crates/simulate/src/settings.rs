@@ -30,13 +30,14 @@ pub struct Machine {
     pub(crate) interrupt: Interrupt,
 }
 
-/// The interrupts for received frames. An interrupt announces all frames since the last interrupt.
-/// Two interrupts are at least `gap_us` apart.
+/// The interrupts. Two interrupts for received frames are at least `gap_us` apart. The interrupt for
+/// sent frames comes `send_delay_us` after the last of them.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Interrupt {
     pub is_on: bool,
     pub gap_us: u32,
+    pub send_delay_us: u32,
     pub access_cycles: u32,
 }
 
@@ -321,6 +322,12 @@ impl Settings {
             (
                 "machine.interrupt.gap_us",
                 machine.interrupt.gap_us,
+                0,
+                1_000_000,
+            ),
+            (
+                "machine.interrupt.send_delay_us",
+                machine.interrupt.send_delay_us,
                 0,
                 1_000_000,
             ),

@@ -73,6 +73,9 @@ const PASSAGES: &[&str] = &[
     "costs {B layers.tcp.output_idle.instructions} instructions more",
     "`--set layers.tcp.output_idle.instructions={W layers.tcp.output_idle.instructions}`",
     "a gap of {B machine.interrupt.gap_us} us (`machine.interrupt.gap_us`)",
+    "comes {B machine.interrupt.send_delay_us} us after the last",
+    "execute {B layers.other.interrupt.instructions} instructions and wait \
+     {B machine.interrupt.access_cycles} cycles",
     "| device registers | not modelled | {B machine.device_access_cycles} cycles a frame |",
     "| wire | {W machine.network.rate_mbps / 1000} Gb/s, {W machine.network.base_rtt_us} us round \
      trip | {B machine.network.rate_mbps / 1000} Gb/s, {B machine.network.base_rtt_us} us round \

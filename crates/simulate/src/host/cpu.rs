@@ -398,11 +398,13 @@ impl Cpu {
         self.plans[operation as usize].instructions > 0
     }
 
-    /// The handler of an interrupt, with its accesses to the device's registers.
+    /// An interrupt: entry and return, with accesses to the interrupt controller, and the driver's
+    /// handler.
     pub fn run_interrupt(&mut self) {
-        self.run(Operation::DriverInterrupt);
+        self.run(Operation::Interrupt);
         self.now += self.interrupt_access_cycles;
-        self.costs[Operation::DriverInterrupt as usize].cycles += self.interrupt_access_cycles;
+        self.costs[Operation::Interrupt as usize].cycles += self.interrupt_access_cycles;
+        self.run(Operation::DriverInterrupt);
     }
 
     /// Fetches the lines of an operation before they are needed, by prefetches or by loads, as

@@ -98,6 +98,7 @@ named! {
         Background = "other.background",
         TcpOutputIdle = "tcp.output_idle",
         DriverInterrupt = "driver.interrupt",
+        Interrupt = "other.interrupt",
         DriverPrefetchHeader = "driver.prefetch_header",
         DriverPrefetchTcp = "driver.prefetch_tcp",
         PrefetchSyscall = "syscall.prefetch",

@@ -130,7 +130,6 @@ impl Kernel {
             }
             KernelJob::Timer(id) => self.run_timer(id, context),
             KernelJob::SoftLimit(limit) => self.bypass.soft_limit = limit,
-            KernelJob::Interrupt => self.cpu.run_interrupt(),
         }
     }
 

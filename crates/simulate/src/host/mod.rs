@@ -43,8 +43,6 @@ enum KernelJob {
     Timer(ConnectionId),
     /// The NIC's new soft limit: the maximum number of connections that it accepts.
     SoftLimit(u32),
-    /// The NIC's interrupt for received frames.
-    Interrupt,
 }
 
 /// Work for the server's process.
@@ -61,7 +59,7 @@ impl Work for KernelJob {
         match *self {
             Self::Frame { frame, .. } => Some(frame.connection),
             Self::Message { connection, .. } | Self::Timer(connection) => Some(connection),
-            Self::SoftLimit(_) | Self::Interrupt => None,
+            Self::SoftLimit(_) => None,
         }
     }
 }
@@ -115,14 +113,32 @@ pub struct Host {
     interrupts: Option<Interrupts>,
 }
 
-/// The interrupts for received frames. An interrupt occurs for the first frame, but not sooner than
-/// `gap` after the last interrupt. It announces all frames that have arrived by then.
+/// The interrupts for received and for sent frames. An interrupt occurs for the first received
+/// frame, but not sooner than `gap` after the last interrupt. Its handler comes before all other
+/// work, and collects all frames that have arrived when it ends. An interrupt for sent frames occurs
+/// `send_delay` after the last of them.
 pub struct Interrupts {
     gap: Span,
-    /// The earliest time of the next interrupt.
+    send_delay: Span,
+    /// The earliest time of the next interrupt for received frames.
     earliest: Time,
-    /// Received frames without an interrupt.
+    state: InterruptState,
+    /// Received frames that no handler has collected.
     frames: WorkQueue<Since<KernelJob>>,
+    /// When the interrupt for sent frames is due, if any frame was sent since the last one.
+    send_due: Option<Time>,
+}
+
+/// The state of the interrupt line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InterruptState {
+    Idle,
+    /// The interrupt has an event.
+    Due,
+    /// The interrupt waits for the processor.
+    Raised,
+    /// The processor runs the handler.
+    Handled,
 }
 
 impl Interrupts {
@@ -130,8 +146,11 @@ impl Interrupts {
     pub fn new(settings: &Interrupt) -> Option<Self> {
         settings.is_on.then(|| Self {
             gap: Span::from_us(u64::from(settings.gap_us)),
+            send_delay: Span::from_us(u64::from(settings.send_delay_us)),
             earliest: Time::ZERO,
+            state: InterruptState::Idle,
             frames: WorkQueue::default(),
+            send_due: None,
         })
     }
 }
@@ -168,18 +187,66 @@ impl Host {
 
     /// The interrupt for received frames is due.
     pub fn interrupted(&mut self, context: &mut Context) {
+        if let Some(interrupts) = &mut self.interrupts
+            && interrupts.state == InterruptState::Due
+        {
+            interrupts.state = InterruptState::Raised;
+            interrupts.earliest = context.now + interrupts.gap;
+            self.wake(context);
+        }
+    }
+
+    /// The host has posted a frame, which causes an interrupt later.
+    pub fn sent(&mut self, context: &mut Context) {
         let Some(interrupts) = &mut self.interrupts else {
             return;
         };
-        interrupts.earliest = context.now + interrupts.gap;
-        let connections = &mut context.connections;
-        let kernel = &mut self.kernel.jobs.kernel;
-        kernel.push(Since::new(KernelJob::Interrupt, context.now), connections);
-        while let Some(frame) = interrupts.frames.pop() {
-            kernel.push(frame, connections);
-            connections.release(&frame);
+        if interrupts.send_delay == Span::ZERO {
+            return;
         }
-        self.wake(context);
+        let due = context.now + interrupts.send_delay;
+        if interrupts.send_due.replace(due).is_none() {
+            context.at(due, Event::SendInterrupt);
+        }
+    }
+
+    /// The interrupt for sent frames may be due.
+    pub fn send_interrupted(&mut self, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return;
+        };
+        match interrupts.send_due {
+            Some(due) if due > context.now => context.at(due, Event::SendInterrupt),
+            _ => {
+                interrupts.send_due = None;
+                // An interrupt for received frames handles sent ones as well.
+                if interrupts.state != InterruptState::Handled {
+                    interrupts.state = InterruptState::Raised;
+                }
+                self.wake(context);
+            }
+        }
+    }
+
+    /// Runs the handler of an interrupt that waits; false if none does.
+    fn handle_interrupt(&mut self, context: &mut Context) -> bool {
+        let Some(interrupts) = &mut self.interrupts else {
+            return false;
+        };
+        if interrupts.state == InterruptState::Handled {
+            interrupts.state = InterruptState::Idle;
+            while let Some(frame) = interrupts.frames.pop() {
+                let jobs = &mut self.kernel.jobs.kernel;
+                jobs.push(frame, &mut context.connections);
+                context.connections.release(&frame);
+            }
+        }
+        let is_raised = interrupts.state == InterruptState::Raised;
+        if is_raised {
+            interrupts.state = InterruptState::Handled;
+            self.kernel.cpu.run_interrupt();
+        }
+        is_raised
     }
 
     /// A frame is in the host's memory. Without interrupts the kernel learns of it at once.
@@ -187,10 +254,10 @@ impl Host {
         let Some(interrupts) = &mut self.interrupts else {
             return self.add_kernel_job(job, context);
         };
-        let is_first = interrupts.frames.len() == 0;
         let job = Since::new(job, context.now);
         interrupts.frames.push(job, &mut context.connections);
-        if is_first {
+        if interrupts.state == InterruptState::Idle {
+            interrupts.state = InterruptState::Due;
             let due = interrupts.earliest.max(context.now);
             context.at(due, Event::Interrupt);
         }
@@ -244,7 +311,9 @@ impl Host {
     /// The processor begins its next job, kernel jobs first.
     pub fn job_done(&mut self, context: &mut Context) {
         self.kernel.cpu.begin(context.now);
-        if let Some(waiting) = self.kernel.jobs.kernel.pop() {
+        if self.handle_interrupt(context) {
+            // Its handler comes first.
+        } else if let Some(waiting) = self.kernel.jobs.kernel.pop() {
             let waited = context.now.since(waiting.since);
             context.measure.waited(Queue::HostKernel, waited);
             self.kernel.run(waiting.job, context);
