@@ -114,9 +114,9 @@ pub struct Host {
 }
 
 /// The interrupts for received and for sent frames. An interrupt occurs for the first received
-/// frame, but not sooner than `gap` after the last interrupt. Its handler comes before all other
-/// work, and collects all frames that have arrived when it ends. An interrupt for sent frames occurs
-/// `send_delay` after the last of them.
+/// frame, but not sooner than `gap` after the last such interrupt. Its handler comes before all
+/// other work, and collects all frames that have arrived when it ends. An interrupt for sent frames
+/// occurs `send_delay` after the last of them.
 pub struct Interrupts {
     gap: Span,
     send_delay: Span,
