@@ -10,7 +10,7 @@ use perpacket_cost::{KernelSymbols, Rules};
 use perpacket_emulate::card::{Card, CardEvents, SEND_TAIL};
 use perpacket_emulate::recording::{RecordFilter, Recorder};
 use perpacket_emulate::{Block, By, Functions, Observer, ObserverSettings, Options, Structures};
-use perpacket_memory::{Line, Side};
+use perpacket_memory::Line;
 
 use crate::api::{
     MemoryInfo, PluginId, qemu_plugin_get_hwaddr, qemu_plugin_hwaddr_is_io,
@@ -45,16 +45,24 @@ pub struct Failure {
 /// The physical address of a virtual page.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    number: u64,
-    /// Number of the physical line minus that of the virtual line.
-    difference: u64,
+    /// Bits 24 to 55 of its virtual address. The index of the entry has the lower bits. The higher
+    /// bits are equal to bit 47, as in every address of a processor with four levels of page tables.
+    tag: u32,
+    first_line: Line,
 }
 
-/// An unused entry. No page has this number.
+/// An unused entry. No address has bit 55 alone.
 const NO_PAGE: Page = Page {
-    number: u64::MAX,
-    difference: 0,
+    tag: 1 << 31,
+    first_line: Line(0),
 };
+
+impl Page {
+    /// The index and the tag of the page of a virtual address.
+    const fn place(address: u64) -> (usize, u32) {
+        ((address >> 12) as usize % PAGES, (address >> 24) as u32)
+    }
+}
 
 /// Counts of the run that are only printed. No result depends on them.
 #[derive(Debug, Default)]
@@ -250,29 +258,28 @@ impl Plugin {
     /// Handles a load or store of processor 0.
     #[inline]
     pub fn data(&mut self, info: MemoryInfo, address: u64) {
-        if !self.observer.data_repeats(address / LINE_BYTES) {
-            self.access(info, address);
-        }
+        self.access(info, address);
         // Only an access that begins in the last bytes of a line can cross its end.
         let offset = address % LINE_BYTES;
         if offset > LINE_BYTES - ACCESS_BYTES {
             // SAFETY: a query about an access that QEMU reports.
             let bytes = 1 << unsafe { qemu_plugin_mem_size_shift(info) };
             let next = address - offset + LINE_BYTES;
-            if offset + bytes > LINE_BYTES && !self.observer.data_repeats(next / LINE_BYTES) {
+            if offset + bytes > LINE_BYTES {
                 self.access(info, next);
             }
         }
     }
 
-    /// Handles an access that does not repeat the last access to its line.
+    /// Handles an access to one line.
     #[inline]
     fn access(&mut self, info: MemoryInfo, address: u64) {
-        let number = address >> 12;
-        let page = self.pages[number as usize % PAGES];
-        if page.number == number {
-            let line = (address / LINE_BYTES).wrapping_add(page.difference);
-            self.see(address, Line(line as u32));
+        self.observer.count_data();
+        let (index, tag) = Page::place(address);
+        let page = self.pages[index];
+        if page.tag == tag {
+            let line = page.first_line.0 + (address >> 6) as u32 % 64;
+            self.see(address, Line(line));
         } else {
             self.translate(info, address);
         }
@@ -295,13 +302,12 @@ impl Plugin {
             self.device(info, physical);
             return;
         }
-        let number = address >> 12;
-        let line = physical / LINE_BYTES;
-        self.pages[number as usize % PAGES] = Page {
-            number,
-            difference: line.wrapping_sub(address / LINE_BYTES),
+        let (index, tag) = Page::place(address);
+        self.pages[index] = Page {
+            tag,
+            first_line: Line((physical >> 12 << 6) as u32),
         };
-        self.see(address, Line(line as u32));
+        self.see(address, Line((physical >> 6) as u32));
     }
 
     /// Passes an access to memory to the observer.
@@ -309,9 +315,9 @@ impl Plugin {
     fn see(&mut self, address: u64, line: Line) {
         match &self.machine {
             Some(machine) if self.observer.counts_structures() => {
-                self.observer.data(address, line, machine);
+                self.observer.data_at(address, line, machine);
             }
-            _ => self.observer.access(Side::Data, line),
+            _ => self.observer.data(line),
         }
     }
 
@@ -360,7 +366,6 @@ impl Plugin {
     /// now.
     pub fn forget_pages(&mut self) {
         self.pages.fill(NO_PAGE);
-        self.observer.forget_addresses();
     }
 }
 

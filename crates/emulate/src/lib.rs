@@ -19,7 +19,6 @@
 //! recording              the accesses in a file
 //! card                   what a network card wrote, and the frames it moved
 //! observer, replay       compute a result, from an emulator or from a recording
-//! pages                  accesses that cannot change a translation buffer
 //! instruction            the instructions that the plugin must recognize
 //! repetition             the accesses of a block that the plugin need not report
 //! options                the plugin's options
@@ -35,7 +34,6 @@ mod instruction;
 mod model;
 mod observer;
 mod options;
-mod pages;
 pub mod recording;
 mod repetition;
 mod replay;

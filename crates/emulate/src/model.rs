@@ -6,6 +6,8 @@ use perpacket_memory::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::recording::{BUFFER_SETS, FIRST_SETS};
+
 /// The effect of a device's write on the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -93,9 +95,9 @@ impl ModelParameters {
     pub fn allows_filters(&self) -> bool {
         let translates_exactly = |buffer: TranslationParameters| {
             let sets = buffer.sets();
-            sets.is_ok_and(|sets| sets >= 16)
+            sets.is_ok_and(|sets| sets >= BUFFER_SETS)
         };
-        self.least_first_sets() >= 64 && self.translation.is_none_or(translates_exactly)
+        self.least_first_sets() >= FIRST_SETS && self.translation.is_none_or(translates_exactly)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::io;
 
-use perpacket_memory::{Line, LineFilter, ParameterError, Side};
+use perpacket_memory::{Filter, Line, ParameterError, Side};
 
 use crate::context::Context;
 use crate::functions::{Function, Functions, Work};
 use crate::model::{Model, ModelParameters};
-use crate::pages::Pages;
-use crate::recording::{Mark, Operation, Recorder};
+use crate::recording::{BUFFER_SETS, FIRST_SETS, Mark, Operation, Recorder};
 use crate::rows::{By, Rows};
 use crate::structures::{KernelMemory, Structures};
 use crate::tracker::Tracker;
@@ -105,8 +104,7 @@ pub struct ObserverSettings {
 /// The caches, layers and counts of one processor of a running machine.
 ///
 /// The emulator reports each block, each load and store, each call and return, and each write of the
-/// network card. Lines have physical addresses. Repeated accesses are recognized by their virtual
-/// addresses, so most accesses need no translation.
+/// network card. Lines have physical addresses.
 #[derive(Debug)]
 pub struct Observer {
     settings: ObserverSettings,
@@ -116,9 +114,11 @@ pub struct Observer {
     row: usize,
     /// Instructions by row.
     instructions: Vec<u64>,
-    lines: [LineFilter; 2],
-    pages: Option<[Pages; 2]>,
-    /// Whether a filter may drop an access.
+    /// The filters of lines, by side.
+    lines: [Filter; 2],
+    /// The filters of pages, if a translation buffer or a recording depends on pages.
+    pages: Option<[Filter; 2]>,
+    /// Whether the filters may drop an access.
     filters: bool,
     data_accesses: u64,
     dma_lines: u64,
@@ -129,6 +129,9 @@ pub struct Observer {
     /// The kernel's structures, if misses are counted by them.
     structures: Option<Structures>,
 }
+
+/// Lines in a page of 4 KiB.
+const PAGE_LINES: u32 = 64;
 
 /// If misses are counted by structure, the row of data misses whose structure is not known yet.
 const UNPLACED: usize = 0;
@@ -147,15 +150,22 @@ impl Observer {
         let model = Model::new(&settings.model)?;
         let records_all = recorder.is_some() && !settings.filters_recording;
         let pages = settings.model.translation.is_some() || recorder.is_some();
+        let filters = settings.model.allows_filters() && !records_all;
+        // A recording must contain the accesses that smaller caches depend on.
+        let sets = match recorder {
+            None if filters => settings.model.least_first_sets(),
+            _ => FIRST_SETS,
+        };
+        let by_side = |sets| [Filter::new(sets), Filter::new(sets)];
         Ok(Self {
             tracker: Tracker::default(),
             model,
             rows: Rows::new(settings.by),
             row: 0,
             instructions: Vec::new(),
-            lines: Default::default(),
-            pages: pages.then(Default::default),
-            filters: settings.model.allows_filters() && !records_all,
+            lines: by_side(sets),
+            pages: pages.then(|| by_side(BUFFER_SETS)),
+            filters,
             data_accesses: 0,
             dma_lines: 0,
             frames: None,
@@ -287,8 +297,8 @@ impl Observer {
     }
 
     fn clear_filters(&mut self) {
-        self.lines.iter_mut().for_each(LineFilter::clear);
-        self.pages.iter_mut().flatten().for_each(Pages::clear);
+        self.lines.iter_mut().for_each(Filter::clear);
+        self.pages.iter_mut().flatten().for_each(Filter::clear);
     }
 
     /// The processor begins a block.
@@ -322,8 +332,8 @@ impl Observer {
 
     #[inline]
     fn fetch(&mut self, line: Line) {
-        if !self.repeats(Side::Instruction, u64::from(line.0)) {
-            self.access(Side::Instruction, line);
+        if !self.repeats(Side::Instruction, line) {
+            self.charge(Side::Instruction, line, self.row);
         }
     }
 
@@ -338,16 +348,15 @@ impl Observer {
         block.entered = is_usual.then_some((from, context, self.row as u32));
     }
 
-    /// Whether an access cannot change the caches, because it repeats an earlier one. `key` is the
-    /// number of its virtual line.
+    /// Whether an access cannot change the caches, because it repeats an earlier one.
     #[inline]
-    pub fn repeats(&mut self, side: Side, key: u64) -> bool {
-        let line = self.lines[side as usize].repeats(key);
-        let page = match &mut self.pages {
-            Some(pages) => pages[side as usize].repeats(line, key),
+    fn repeats(&mut self, side: Side, line: Line) -> bool {
+        let repeats_line = self.lines[side as usize].repeats(line.0);
+        let repeats_page = match &mut self.pages {
+            Some(pages) => pages[side as usize].repeats(line.0 / PAGE_LINES),
             None => true,
         };
-        line && page && self.filters
+        repeats_line && repeats_page && self.filters
     }
 
     /// Whether an access need not be reported if it repeats others of its block. A recording needs it,
@@ -357,26 +366,23 @@ impl Observer {
         self.filters && self.structures.is_none() && self.pages.is_none()
     }
 
-    /// Counts a load or store. Returns whether it cannot change the caches. `key` is as in
-    /// [`repeats`](Self::repeats).
+    /// Counts a load or store, of memory or of a device.
     #[inline]
-    pub fn data_repeats(&mut self, key: u64) -> bool {
+    pub fn count_data(&mut self) {
         self.data_accesses += 1;
-        self.repeats(Side::Data, key)
     }
 
-    /// An access that does not repeat.
+    /// A load or store of memory.
     #[inline]
-    pub fn access(&mut self, side: Side, line: Line) {
-        self.charge(side, line, self.row);
+    pub fn data(&mut self, line: Line) {
+        if !self.repeats(Side::Data, line) {
+            self.charge(Side::Data, line, self.row);
+        }
     }
 
     /// Charges an access to a row; returns whether a cache missed.
     #[inline]
     fn charge(&mut self, side: Side, line: Line, row: usize) -> bool {
-        if let Some(pages) = &mut self.pages {
-            pages[side as usize].access(line);
-        }
         if let Some(recorder) = &mut self.recorder {
             recorder.access(side, line);
         }
@@ -387,7 +393,8 @@ impl Observer {
         outcome.missed
     }
 
-    /// Whether misses of data are counted by structure: then [`data`](Self::data) must be called.
+    /// Whether misses of data are counted by structure: then
+    /// [`data_at`](Self::data_at) must be called.
     #[inline]
     #[must_use]
     pub const fn counts_structures(&self) -> bool {
@@ -396,7 +403,10 @@ impl Observer {
 
     /// A load or store at a virtual address, in that physical line. A miss is charged to the
     /// structure at the address.
-    pub fn data(&mut self, address: u64, line: Line, memory: &impl KernelMemory) {
+    pub fn data_at(&mut self, address: u64, line: Line, memory: &impl KernelMemory) {
+        if self.repeats(Side::Data, line) {
+            return;
+        }
         let stack = self.tracker.stack();
         if self.charge(Side::Data, line, UNPLACED)
             && let Some(structures) = &mut self.structures
@@ -441,19 +451,13 @@ impl Observer {
         self.tracker.interrupt_return(address);
     }
 
-    /// The processor dropped its translations: virtual addresses may be mapped differently now.
+    /// The processor dropped its translations.
     pub fn flush_translations(&mut self) {
         self.clear_filters();
         self.model.flush_translations();
         if let Some(recorder) = &mut self.recorder {
             recorder.happened(Operation::Flush);
         }
-    }
-
-    /// Some virtual addresses may be mapped differently now. The processor keeps its translations
-    /// of the others, so the model's translation buffers do not change.
-    pub fn forget_addresses(&mut self) {
-        self.clear_filters();
     }
 
     /// The card wrote `bytes` at the physical `address`.

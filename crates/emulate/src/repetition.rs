@@ -344,7 +344,7 @@ const fn writes(access: OpAccess) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use perpacket_memory::LineFilter;
+    use perpacket_memory::Filter;
     use proptest::prelude::*;
 
     use super::*;
@@ -463,7 +463,7 @@ mod tests {
             // Each base is at the same offset in another page. So lines of different bases share
             // entries of the filter, as lines share the sets of a cache.
             let lines = |reports_all: bool| {
-                let mut filter = LineFilter::default();
+                let mut filter = Filter::new(64);
                 let mut seen = Vec::new();
                 for ((base, offset, size), repeats) in offsets.iter().zip(&repetitions.repeats) {
                     if *repeats && !reports_all {
@@ -471,7 +471,7 @@ mod tests {
                     }
                     let first = i64::from(base + 1) * 4096 + start + offset;
                     for line in first / LINE_BYTES..=(first + (1 << size) - 1) / LINE_BYTES {
-                        if !filter.repeats(line as u64) {
+                        if !filter.repeats(line as u32) {
                             seen.push(line);
                         }
                     }

@@ -3,7 +3,9 @@
 use perpacket_memory::Policy;
 
 use crate::model::{Model, ModelParameters};
-use crate::recording::{Chunk, Event, Events, Mark, RecordFilter, Recording, RecordingError};
+use crate::recording::{
+    BUFFER_SETS, Chunk, Event, Events, FIRST_SETS, Mark, RecordFilter, Recording, RecordingError,
+};
 use crate::window::Window;
 
 /// The windows of a recording with these caches, as the running machine would have counted them.
@@ -45,7 +47,7 @@ fn check_filter(filter: RecordFilter, parameters: &ModelParameters) -> Result<()
         );
     }
     let sets = parameters.least_first_sets();
-    if sets < 64 {
+    if sets < FIRST_SETS {
         return lacking(format!("a first level of {sets} sets"), "at least 64 sets");
     }
     match parameters
@@ -53,7 +55,7 @@ fn check_filter(filter: RecordFilter, parameters: &ModelParameters) -> Result<()
         .map(|buffer| buffer.sets())
         .transpose()?
     {
-        Some(sets) if sets < 16 => lacking(
+        Some(sets) if sets < BUFFER_SETS => lacking(
             format!("a translation buffer of {sets} sets"),
             "at least 16 sets",
         ),

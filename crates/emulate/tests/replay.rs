@@ -18,7 +18,7 @@ use perpacket_emulate::{
     Block, By, DeviceWrites, Functions, Guest, ModelParameters, Observer, ObserverSettings, Window,
     replay,
 };
-use perpacket_memory::{CacheSize, Line, Policy, Side, TranslationParameters};
+use perpacket_memory::{CacheSize, Line, Policy, TranslationParameters};
 use proptest::prelude::*;
 
 /// A file that the test can read while the recorder owns it.
@@ -103,13 +103,6 @@ fn parameters() -> impl Strategy<Value = ModelParameters> {
     )
 }
 
-/// The virtual number of a line. Pages in one set of a translation buffer have virtual pages that
-/// would be in other sets.
-fn virtual_line(line: u32) -> u64 {
-    let (page, offset) = (u64::from(line / 64), u64::from(line % 64));
-    (page / 16 + page % 16 * 1024) * 64 + offset
-}
-
 /// The window of the observer, and its recording.
 fn observe(model: &ModelParameters, steps: &[Step], filters: bool, by: By) -> (Window, Vec<u8>) {
     let file = Shared::default();
@@ -145,9 +138,8 @@ fn observe(model: &ModelParameters, steps: &[Step], filters: bool, by: By) -> (W
         match step {
             Step::Block(index) => observer.block(&mut blocks[*index]),
             Step::Data(line) => {
-                if !observer.data_repeats(virtual_line(*line)) {
-                    observer.access(Side::Data, Line(*line));
-                }
+                observer.count_data();
+                observer.data(Line(*line));
             }
             Step::Device(line) => observer.device_write(u64::from(*line) * 64, 300),
             Step::Flush => observer.flush_translations(),

@@ -63,7 +63,7 @@ mod translation;
 mod two_levels;
 
 pub use counters::Counters;
-pub use filter::{Filter, LineFilter, PageFilter};
+pub use filter::Filter;
 pub use hierarchy::{Access, Hierarchy, Tally};
 pub use line::Line;
 pub use parameters::{

@@ -6,8 +6,8 @@ mod naive;
 
 use naive::{Naive, Sets};
 use perpacket_memory::{
-    CacheSize, Line, LineFilter, PageFilter, Policy, Side, Split, SplitParameters,
-    TranslationBuffer, TranslationParameters,
+    CacheSize, Filter, Line, Policy, Side, Split, SplitParameters, TranslationBuffer,
+    TranslationParameters,
 };
 use proptest::prelude::*;
 
@@ -88,17 +88,18 @@ proptest! {
         let mut naive: Vec<_> = parameters.second.iter().map(|second| {
             Naive::new(parameters.first, *second, parameters.policy, parameters.next_line_prefetch)
         }).collect();
-        let mut filters = [LineFilter::default(), LineFilter::default()];
+        let sets = parameters.first.size_kib * 16 / parameters.first.ways;
+        let mut filters = [Filter::new(sets), Filter::new(sets)];
         for request in requests {
             match request {
                 Request::Access(side, line) => {
-                    let missed = if filters[side as usize].repeats(u64::from(line)) {
+                    let missed = if filters[side as usize].repeats(line) {
                         Default::default()
                     } else {
                         split.access(side, Line(line))
                     };
                     if missed.purged() {
-                        filters.iter_mut().for_each(LineFilter::clear);
+                        filters.iter_mut().for_each(Filter::clear);
                     }
                     for (index, naive) in naive.iter_mut().enumerate() {
                         let expected = naive.access(side, line);
@@ -106,12 +107,12 @@ proptest! {
                     }
                 }
                 Request::Invalidate(line) => {
-                    filters.iter_mut().for_each(LineFilter::clear);
+                    filters.iter_mut().for_each(Filter::clear);
                     split.invalidate(Line(line));
                     naive.iter_mut().for_each(|naive| naive.invalidate(line));
                 }
                 Request::Allocate(line) => {
-                    filters.iter_mut().for_each(LineFilter::clear);
+                    filters.iter_mut().for_each(Filter::clear);
                     split.allocate(Line(line));
                     naive.iter_mut().for_each(|naive| naive.allocate(line));
                 }
@@ -127,7 +128,7 @@ proptest! {
         let parameters = TranslationParameters { entries: ways << exponent, ways };
         let mut buffer = TranslationBuffer::new(parameters).expect("possible");
         let mut naive = Sets::new(1 << exponent, ways);
-        let mut filter = PageFilter::default();
+        let mut filter = Filter::new(1 << exponent);
         for page in pages {
             if page == u32::MAX {
                 buffer.flush();
@@ -135,7 +136,7 @@ proptest! {
                 filter.clear();
                 continue;
             }
-            let missed = !filter.repeats(u64::from(page)) && buffer.misses(Line(page * 64 + 5));
+            let missed = !filter.repeats(page) && buffer.misses(Line(page * 64 + 5));
             prop_assert_eq!(missed, naive.put(page).0);
         }
     }

@@ -26,8 +26,9 @@
 //! A difference d is stored in zigzag form: 2d if d is not negative, else -2d - 1. Each chunk
 //! begins with line 0 and row 0, so chunks are independent.
 //!
-//! The filter drops accesses that can change neither a first level of at least 64 sets nor a
-//! translation buffer of at least 16 sets (see [`Filter`](perpacket_memory::Filter)).
+//! The filter drops accesses that can change neither a first level of at least [`FIRST_SETS`] sets
+//! nor a translation buffer of at least [`BUFFER_SETS`] sets (see
+//! [`Filter`](perpacket_memory::Filter)).
 
 mod read;
 mod write;
@@ -41,6 +42,11 @@ const VERSION: u32 = 1;
 const EVENTS: u8 = 1;
 const WINDOW: u8 = 2;
 const END: u8 = 3;
+
+/// Number of sets of the smallest first level to which a filtered recording applies.
+pub const FIRST_SETS: u32 = 64;
+/// Number of sets of the smallest translation buffer to which a filtered recording applies.
+pub const BUFFER_SETS: u32 = 16;
 
 /// Bytes of events after which a chunk ends.
 const CHUNK_BYTES: usize = 1 << 18;
