@@ -24,15 +24,6 @@
 //! recording          a file of `perf record` as a profile
 //! probe              what this machine can do
 //! ```
-//!
-//! ```no_run
-//! use std::sync::atomic::AtomicBool;
-//! use perpacket_profiler::{Settings, profile};
-//!
-//! let report = profile(Settings::default(), &AtomicBool::new(false))?;
-//! println!("{} packets", report.packets.sent + report.packets.received);
-//! # Ok::<(), perpacket_profiler::ProfileError>(())
-//! ```
 
 #![forbid(unsafe_code)]
 
