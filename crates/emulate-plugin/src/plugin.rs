@@ -56,7 +56,7 @@ const NO_PAGE: Page = Page {
     difference: 0,
 };
 
-/// Counts of the run that are only printed. No result depends on them.
+/// Facts of the run that no result depends on.
 #[derive(Debug, Default)]
 pub struct Diagnosis {
     /// Whether other processors have their own blocks.
