@@ -21,7 +21,7 @@ import pytest
 
 import requirements
 from perpacket.cli import app
-from perpacket.emulate import runs
+from perpacket.emulate import report, runs
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.session import Guest, Session, open_session
 from perpacket.emulate.settings import Memory, Scenario, Settings
@@ -109,6 +109,42 @@ def test_misses_by_structure_are_those_of_data(session: Session) -> None:
     members = {name for line in found["TCP"]["lines"] for name in line["members"]}
     assert {"snd_nxt", "write_seq"} <= {name.rpartition(".")[2] for name in members}
     assert {"[user memory]", "[stack]", "[pages]"} <= found.keys()
+
+
+def test_the_costs_of_all_functions_are_those_of_all_layers(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "FUNCTIONS_SHOWN", 1_000_000)
+    by_layer: Any = session.emulate(SMALL)
+    by_function: Any = session.emulate(replace(SMALL, by="function"))
+    for part in ("packets", "total", "layers", "kinds", "directions"):
+        assert by_function[part] == by_layer[part]
+    functions, layers = by_function["functions"], by_layer["layers"].values()
+    assert "tcp_v4_rcv" in {row["function"] for row in functions}
+    name = "instructions_per_packet"
+    assert sum(row[name] for row in functions) == pytest.approx(sum(row[name] for row in layers))
+    for cache in ("l1i", "l1d", "l2i", "l2d"):
+        for shape in by_layer["total"].get(f"{cache}_misses_per_packet", {}):
+            own, expected = (
+                sum(row[f"{cache}_misses_per_packet"][shape]["value"] for row in rows)
+                for rows in (functions, layers)
+            )
+            assert own == pytest.approx(expected), (cache, shape)
+
+
+def test_own_rules_come_before_the_built_in_ones(session: Session, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[layers]]\nlayer = "socket"\nfunctions = ["tcp_*"]\n')
+    built_in: Any = session.emulate(SMALL)
+    own: Any = session.emulate(replace(SMALL, rules=rules))
+    name = "instructions_per_packet"
+    assert own["total"] == built_in["total"]
+    assert own["layers"]["tcp"][name] < built_in["layers"]["tcp"][name] / 2
+    assert own["layers"]["socket"][name] > built_in["layers"]["socket"][name]
+    rules.write_text('[[layers]]\nlayer = "network"\nfunctions = ["f"]\n')
+    with pytest.raises(RunFailed, match=r"rules\.toml.*network") as failed:
+        session.emulate(replace(SMALL, rules=rules))
+    assert "docs/howto/rules.md" in failed.value.hint
 
 
 def test_a_kernel_without_types_has_no_structures(session: Session, tmp_path: Path) -> None:

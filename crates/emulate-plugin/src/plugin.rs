@@ -116,7 +116,7 @@ impl Plugin {
         };
         let rules = rules.map_err(|error| Failure {
             error: error.to_string(),
-            hint: "the file's format is in the documentation of `--rules`",
+            hint: "docs/howto/rules.md explains the format",
         })?;
         let structures = match &options.types {
             Some(path) if options.by == By::Structure => {

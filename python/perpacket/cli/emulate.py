@@ -146,6 +146,13 @@ def emulate(
             "structure."
         ),
     ] = By.LAYER,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML file of rules that override the built-in ones, as for `profile`.",
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(help="Write the first variant's accesses to this file, for `emulate replay`."),
@@ -182,6 +189,7 @@ def emulate(
         turn_instructions=turn_instructions,
         seed=seed,
         by=by.value,
+        rules=rules,
     )
     if record is not None:
         check_destination("--record", record)
