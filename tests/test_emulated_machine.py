@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import struct
 import subprocess
@@ -175,6 +176,53 @@ def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session)
     with pytest.raises(RunFailed, match=r"the server does not listen at 10\.0\.0\.1:80") as failed:
         session.emulate(settings)
     assert "perpacket emulate shell" in failed.value.hint
+
+
+def test_the_last_messages_of_a_server_are_in_its_error(session: Session) -> None:
+    settings = replace(SMALL, scenario=Scenario("ip no-such-object"))
+    with pytest.raises(RunFailed, match=r'its last messages: Object "no-such-object" is unknown'):
+        session.emulate(settings)
+
+
+def test_a_guest_without_symbols_is_an_error_that_names_the_file(
+    session: Session, tmp_path: Path
+) -> None:
+    for file in session.machine.folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "symbols").unlink()
+    (tmp_path / "symbols").touch()
+    bare = replace(session, machine=Prepared(tmp_path, session.machine.kernel))
+    with pytest.raises(RunFailed, match=r"/symbols: no function has an address") as failed:
+        bare.emulate(SMALL)
+    assert "CONFIG_KALLSYMS" in failed.value.hint
+
+
+@pytest.mark.usefixtures("session")
+def test_the_shell_runs_commands_in_the_guest() -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "perpacket.cli", "emulate", "shell"]
+    shell = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    printed = ""
+
+    def read_until(text: str) -> None:
+        nonlocal printed
+        while text not in printed:
+            ready, _, _ = select.select([ours], [], [], 60)
+            assert ready, f"the shell printed only {printed!r}"
+            printed += os.read(ours, 4096).decode(errors="replace")
+
+    try:
+        read_until("# ")
+        os.write(ours, b"echo $((6 * 7)) $(uname -r) in $(ls /)\n")
+        read_until("42 6")
+        read_until("www")
+        os.write(ours, b"exit\n")
+        assert shell.wait(60) == 0
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
 
 
 def test_a_recording_whose_name_has_a_comma_is_complete(session: Session, tmp_path: Path) -> None:

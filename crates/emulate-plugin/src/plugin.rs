@@ -101,10 +101,11 @@ impl Plugin {
             Some(path) => KernelSymbols::parse(&String::from_utf8_lossy(&read(path)?)),
             None => KernelSymbols::default(),
         };
-        if options.symbols.is_some() && symbols.is_empty() {
+        if let (Some(path), true) = (&options.symbols, symbols.is_empty()) {
             return Err(Failure {
-                error: "symbols: the file has no function with an address".to_owned(),
-                hint: "read /proc/kallsyms as root in the guest",
+                error: format!("{}: no function has an address", path.display()),
+                hint: "use a kernel that is built with CONFIG_KALLSYMS; if this kernel is, \
+                       `perpacket emulate prepare --remove` removes the stored guests",
             });
         }
         let rules = match &options.rules {
