@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +18,10 @@ from typing import Any
 
 import pytest
 
-import requirements
 from perpacket.cli import app
 from perpacket.emulate import report, runs
 from perpacket.emulate.prepared import Prepared
-from perpacket.emulate.session import Guest, Session, open_session
+from perpacket.emulate.session import Session
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
@@ -32,15 +29,6 @@ BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
 
 SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
-
-
-@pytest.fixture(scope="session")
-def session() -> Session:
-    """A prepared machine; a test without QEMU, its plugin or a kernel is skipped."""
-    try:
-        return open_session(Guest(), lambda text: None)
-    except MachineLacks as lack:
-        requirements.skip("qemu", lack)
 
 
 @pytest.fixture
@@ -298,42 +286,6 @@ def test_an_error_of_the_plugin_has_its_hint(session: Session) -> None:
     with pytest.raises(RunFailed, match="option `by=nothing`") as failed:
         session.emulate(replace(SMALL, by="nothing"))  # type: ignore[arg-type]  # on purpose
     assert "perpacket emulate --help" in failed.value.hint
-
-
-def emulators_of(pid: int) -> list[int]:
-    """The emulators that a process started, without those that print their version."""
-    found = []
-    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [int(word) for word in tasks.read_text().split()]
-    return [one for one in found if b"-plugin" in Path(f"/proc/{one}/cmdline").read_bytes()]
-
-
-def test_a_killed_emulation_leaves_no_process_and_no_part(session: Session) -> None:
-    before = set(session.machine.folder.parent.iterdir())
-    for delay_s in (0.2, 2.0):
-        command = [sys.executable, "-m", "perpacket.cli", "emulate", "--server", "web", "--quiet"]
-        front = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        emulators: list[int] = []
-        while not (emulators := emulators_of(front.pid)):
-            assert front.poll() is None
-            time.sleep(0.05)
-        time.sleep(delay_s)
-        emulators += emulators_of(front.pid)
-        os.kill(front.pid, signal.SIGKILL)
-        front.wait()
-        end = time.monotonic() + 30
-        while any(is_alive(pid) for pid in emulators):
-            assert time.monotonic() < end, "an emulator outlives its front"
-            time.sleep(0.05)
-    assert set(session.machine.folder.parent.iterdir()) == before
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; an ended process that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_the_verb_prints_its_table_and_its_notes(
