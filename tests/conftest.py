@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,9 @@ from perpacket.run.directory import RunDirectory
 from perpacket.show import html as report
 from perpacket.study.study import Study
 from requirements import skip
+
+if TYPE_CHECKING:
+    from perpacket.emulate.session import Session
 
 # The time of an example depends on the machine; every test run uses the same examples.
 settings.register_profile(
@@ -51,6 +55,18 @@ def pytest_runtest_makereport(
             report.outcome = "failed"
             report.longrepr = f"skipped without a missing capability: {reason}"
     return report
+
+
+@pytest.fixture(scope="session")
+def session() -> Session:
+    """A prepared emulated machine; a test without QEMU, its plugin or a kernel is skipped."""
+    from perpacket.emulate.session import Guest, open_session
+    from perpacket.errors import MachineLacks
+
+    try:
+        return open_session(Guest(), lambda text: None)
+    except MachineLacks as lack:
+        skip("qemu", lack)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+import select
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +18,10 @@ from typing import Any
 
 import pytest
 
-import requirements
 from perpacket.cli import app
-from perpacket.emulate import qemu, runs
+from perpacket.emulate import report, runs
 from perpacket.emulate.prepared import Prepared
-from perpacket.emulate.session import Guest, Session, open_session
+from perpacket.emulate.session import Session
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
@@ -31,17 +29,6 @@ BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
 
 SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
-
-
-@pytest.fixture(scope="session")
-def session() -> Session:
-    """A prepared machine; a test without QEMU, its plugin or a kernel is skipped."""
-    try:
-        opened = open_session(Guest(), lambda text: None)
-        qemu.check_plugin(opened.emulator, opened.plugin)
-    except MachineLacks as lack:
-        requirements.skip("qemu", lack)
-    return opened
 
 
 @pytest.fixture
@@ -113,6 +100,42 @@ def test_misses_by_structure_are_those_of_data(session: Session) -> None:
     assert {"[user memory]", "[stack]", "[pages]"} <= found.keys()
 
 
+def test_the_costs_of_all_functions_are_those_of_all_layers(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "FUNCTIONS_SHOWN", 1_000_000)
+    by_layer: Any = session.emulate(SMALL)
+    by_function: Any = session.emulate(replace(SMALL, by="function"))
+    for part in ("packets", "total", "layers", "kinds", "directions"):
+        assert by_function[part] == by_layer[part]
+    functions, layers = by_function["functions"], by_layer["layers"].values()
+    assert "tcp_v4_rcv" in {row["function"] for row in functions}
+    name = "instructions_per_packet"
+    assert sum(row[name] for row in functions) == pytest.approx(sum(row[name] for row in layers))
+    for cache in ("l1i", "l1d", "l2i", "l2d"):
+        for shape in by_layer["total"].get(f"{cache}_misses_per_packet", {}):
+            own, expected = (
+                sum(row[f"{cache}_misses_per_packet"][shape]["value"] for row in rows)
+                for rows in (functions, layers)
+            )
+            assert own == pytest.approx(expected), (cache, shape)
+
+
+def test_own_rules_come_before_the_built_in_ones(session: Session, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[layers]]\nlayer = "socket"\nfunctions = ["tcp_*"]\n')
+    built_in: Any = session.emulate(SMALL)
+    own: Any = session.emulate(replace(SMALL, rules=rules))
+    name = "instructions_per_packet"
+    assert own["total"] == built_in["total"]
+    assert own["layers"]["tcp"][name] < built_in["layers"]["tcp"][name] / 2
+    assert own["layers"]["socket"][name] > built_in["layers"]["socket"][name]
+    rules.write_text('[[layers]]\nlayer = "network"\nfunctions = ["f"]\n')
+    with pytest.raises(RunFailed, match=r"rules\.toml.*network") as failed:
+        session.emulate(replace(SMALL, rules=rules))
+    assert "docs/howto/rules.md" in failed.value.hint
+
+
 def test_a_kernel_without_types_has_no_structures(session: Session, tmp_path: Path) -> None:
     for file in session.machine.folder.iterdir():
         if file.name != "types":
@@ -141,6 +164,53 @@ def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session)
     with pytest.raises(RunFailed, match=r"the server does not listen at 10\.0\.0\.1:80") as failed:
         session.emulate(settings)
     assert "perpacket emulate shell" in failed.value.hint
+
+
+def test_the_last_messages_of_a_server_are_in_its_error(session: Session) -> None:
+    settings = replace(SMALL, scenario=Scenario("ip no-such-object"))
+    with pytest.raises(RunFailed, match=r'its last messages: Object "no-such-object" is unknown'):
+        session.emulate(settings)
+
+
+def test_a_guest_without_symbols_is_an_error_that_names_the_file(
+    session: Session, tmp_path: Path
+) -> None:
+    for file in session.machine.folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "symbols").unlink()
+    (tmp_path / "symbols").touch()
+    bare = replace(session, machine=Prepared(tmp_path, session.machine.kernel))
+    with pytest.raises(RunFailed, match=r"/symbols: no function has an address") as failed:
+        bare.emulate(SMALL)
+    assert "CONFIG_KALLSYMS" in failed.value.hint
+
+
+@pytest.mark.usefixtures("session")
+def test_the_shell_runs_commands_in_the_guest() -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "perpacket.cli", "emulate", "shell"]
+    shell = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    printed = ""
+
+    def read_until(text: str) -> None:
+        nonlocal printed
+        while text not in printed:
+            ready, _, _ = select.select([ours], [], [], 60)
+            assert ready, f"the shell printed only {printed!r}"
+            printed += os.read(ours, 4096).decode(errors="replace")
+
+    try:
+        read_until("# ")
+        os.write(ours, b"echo $((6 * 7)) $(uname -r) in $(ls /)\n")
+        read_until("42 6")
+        read_until("www")
+        os.write(ours, b"exit\n")
+        assert shell.wait(60) == 0
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)
 
 
 def test_a_recording_whose_name_has_a_comma_is_complete(session: Session, tmp_path: Path) -> None:
@@ -215,43 +285,7 @@ def test_without_memory_the_error_names_what_a_machine_needs(
 def test_an_error_of_the_plugin_has_its_hint(session: Session) -> None:
     with pytest.raises(RunFailed, match="option `by=nothing`") as failed:
         session.emulate(replace(SMALL, by="nothing"))  # type: ignore[arg-type]  # on purpose
-    assert "docs/emulation.md" in failed.value.hint
-
-
-def emulators_of(pid: int) -> list[int]:
-    """The emulators that a process started, without those that print their version."""
-    found = []
-    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [int(word) for word in tasks.read_text().split()]
-    return [one for one in found if b"-plugin" in Path(f"/proc/{one}/cmdline").read_bytes()]
-
-
-def test_a_killed_emulation_leaves_no_process_and_no_part(session: Session) -> None:
-    before = set(session.machine.folder.parent.iterdir())
-    for delay_s in (0.2, 2.0):
-        command = [sys.executable, "-m", "perpacket.cli", "emulate", "--server", "web", "--quiet"]
-        front = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        emulators: list[int] = []
-        while not (emulators := emulators_of(front.pid)):
-            assert front.poll() is None
-            time.sleep(0.05)
-        time.sleep(delay_s)
-        emulators += emulators_of(front.pid)
-        os.kill(front.pid, signal.SIGKILL)
-        front.wait()
-        end = time.monotonic() + 30
-        while any(is_alive(pid) for pid in emulators):
-            assert time.monotonic() < end, "an emulator outlives its front"
-            time.sleep(0.05)
-    assert set(session.machine.folder.parent.iterdir()) == before
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; an ended process that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert "perpacket emulate --help" in failed.value.hint
 
 
 def test_the_verb_prints_its_table_and_its_notes(

@@ -78,6 +78,7 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
         "--kernel /etc/passwd",
         "--modules /lib",
         "--record /absent/file",
+        "--rules /absent/rules.toml",
     ],
 )
 def test_bad_options_are_usage_errors_that_name_them(
@@ -257,6 +258,21 @@ def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_n
     folders.remove_left(cache)
     assert not list(cache.iterdir())
     maker.stdout.close()
+
+
+def test_stored_guests_are_removed_and_those_in_the_making_are_not(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("machines/one/state", "kernels/two/boot/vmlinuz", "self-tests/three"):
+        (cache / name).parent.mkdir(parents=True)
+        (cache / name).write_bytes(bytes(1_000_000))
+    with folders.made(cache / "machines" / "four") as new:
+        (new / "state").write_text("half")
+        assert app.run(["emulate", "prepare", "--remove"]) == 0
+    assert capsys.readouterr().out == f"removed 3 MB in {cache}\n"
+    assert [file for file in cache.rglob("*") if file.is_file()] == [
+        cache / "machines" / "four" / "state"
+    ]
 
 
 DEB822 = """\

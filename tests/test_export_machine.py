@@ -76,7 +76,7 @@ def archive() -> bytes:
     found = Archive()
     found.add("init", INIT.encode(), executable=True)
     found.add("etc/passwd", files.PASSWORDS)
-    found.add("bin/busybox", files.busybox(), executable=True)
+    found.add("bin/busybox", files.busybox().read_bytes(), executable=True)
     files.add_program(found, agent.find(), "bin/perpacket-agent")
     for folder in ("proc", "sys", "dev", "tmp"):
         found.folder(folder)

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         Err(error) => {
             report(
                 &error.to_string(),
-                "docs/emulation.md has the plugin's options",
+                "`perpacket emulate --help` lists the options that set these",
             );
             return 1;
         }

@@ -64,7 +64,7 @@ impl Page {
     }
 }
 
-/// Counts of the run that are only printed. No result depends on them.
+/// Facts of the run that no result depends on.
 #[derive(Debug, Default)]
 pub struct Diagnosis {
     /// Whether other processors have their own blocks.
@@ -109,10 +109,11 @@ impl Plugin {
             Some(path) => KernelSymbols::parse(&String::from_utf8_lossy(&read(path)?)),
             None => KernelSymbols::default(),
         };
-        if options.symbols.is_some() && symbols.is_empty() {
+        if let (Some(path), true) = (&options.symbols, symbols.is_empty()) {
             return Err(Failure {
-                error: "symbols: the file has no function with an address".to_owned(),
-                hint: "read /proc/kallsyms as root in the guest",
+                error: format!("{}: no function has an address", path.display()),
+                hint: "use a kernel that is built with CONFIG_KALLSYMS; if this kernel is, \
+                       `perpacket emulate prepare --remove` removes the stored guests",
             });
         }
         let rules = match &options.rules {
@@ -124,7 +125,7 @@ impl Plugin {
         };
         let rules = rules.map_err(|error| Failure {
             error: error.to_string(),
-            hint: "the file's format is in the documentation of `--rules`",
+            hint: "docs/howto/rules.md explains the format",
         })?;
         let structures = match &options.types {
             Some(path) if options.by == By::Structure => {

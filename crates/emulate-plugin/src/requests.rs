@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
-use perpacket_emulate::Guest;
 use perpacket_emulate::card::Card;
+use perpacket_emulate::{Guest, Window};
+use serde::Serialize;
 
 use crate::api::{MemoryInfo, qemu_plugin_get_hwaddr, qemu_plugin_hwaddr_phys_addr};
 use crate::machine::CardBus;
@@ -17,6 +18,15 @@ const TEXT_BYTES: usize = 4000;
 /// Offsets of the length and of the text.
 const LENGTH_AT: u64 = 4;
 const TEXT_AT: usize = 56;
+
+/// A line of the results: a window, and how it was watched. No count depends on the latter.
+#[derive(Serialize)]
+struct ResultLine<'a> {
+    #[serde(flatten)]
+    window: &'a Window,
+    separate_processors: bool,
+    foreign_blocks: u64,
+}
 
 /// A request as the guest wrote it.
 struct Request {
@@ -119,7 +129,12 @@ impl Plugin {
         if let Some(error) = self.observer.take_error() {
             self.fail_recording(&error);
         }
-        let written = serde_json::to_vec(&window)
+        let line = ResultLine {
+            window: &window,
+            separate_processors: self.diagnosis.separate,
+            foreign_blocks: self.diagnosis.foreign_blocks,
+        };
+        let written = serde_json::to_vec(&line)
             .map_err(io::Error::from)
             .and_then(|line| {
                 self.out.write_all(&line)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -231,7 +231,10 @@ fn loops_over_memory_miss_what_does_not_fit() {
     assert_eq!(count("do_syscall_64", "l1i_misses", small), 1);
 }
 
-/// Instructions by layer and kind that `calls.S` runs below its first call.
+/// Rounds of `calls.S`.
+const ROUNDS: u64 = 64;
+
+/// Instructions by layer and kind that `calls.S` runs in a round, below its first call.
 const CALLS: [(&str, &str, u64); 8] = [
     ("syscall", "other", 10 + 3),
     ("socket", "protocol", 20 + 3),
@@ -244,14 +247,17 @@ const CALLS: [(&str, &str, u64); 8] = [
     ("interrupt", "other", 1 + 3 + 1 + 2 + 11 + 1),
     ("driver", "protocol", 0),
 ];
+/// Returns of a round.
+const RETURNS: u64 = 8;
 
 fn check_calls(window: &Value) {
     for (layer, kind, expected) in CALLS {
         let rows = window["counts"].as_array().unwrap().iter();
         let own = rows.filter(|row| row["layer"] == layer && row["kind"] == kind);
         let counted: u64 = own.map(|row| row["instructions"].as_u64().unwrap()).sum();
-        assert_eq!(counted, expected, "{layer} {kind}: {window:#}");
+        assert_eq!(counted, ROUNDS * expected, "{layer} {kind}: {window:#}");
     }
+    assert_eq!(window["returns"]["matched"], ROUNDS * RETURNS);
     assert_eq!(window["returns"]["unmatched"], 0);
 }
 
@@ -265,7 +271,42 @@ fn calls_five_deep_are_charged_to_their_layers() {
 #[test]
 fn another_processor_changes_no_count() {
     if has_qemu() {
-        check_calls(&window("calls.S", &["SECOND"], "turn=500"));
+        let window = window("calls.S", &["SECOND"], "turn=500");
+        check_calls(&window);
+        let rounds = &window["guest"]["values"];
+        assert!(rounds[0].as_u64() < rounds[1].as_u64(), "{rounds}");
+        assert_eq!(window["separate_processors"], true);
+        assert_eq!(window["foreign_blocks"], 0);
+    }
+}
+
+/// The guest of the package's self-test is `calls.S`, and its counts are those above. With
+/// `UPDATE_SNAPSHOTS=1` the test writes the package's files.
+#[test]
+fn the_self_test_of_the_package_is_this_guest() {
+    let folder = TempDir::new().unwrap();
+    build(folder.path(), "calls.S", &["SECOND"]);
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    let instructions: Vec<_> = CALLS
+        .iter()
+        .map(|(layer, kind, of_round)| json!([layer, kind, ROUNDS * of_round]))
+        .collect();
+    let counts = json!({"instructions": instructions, "returns": ROUNDS * RETURNS});
+    let package =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/perpacket/emulate/guest");
+    for (name, content) in [
+        ("self_test.bin", read("guest.bin")),
+        ("self_test.symbols", read("symbols")),
+        ("self_test.json", format!("{counts}\n").into_bytes()),
+    ] {
+        let file = package.join(name);
+        if env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            fs::write(&file, &content).unwrap();
+        }
+        assert!(
+            fs::read(&file).unwrap_or_default() == content,
+            "{name} differs: run this test with UPDATE_SNAPSHOTS=1"
+        );
     }
 }
 

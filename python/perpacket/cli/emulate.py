@@ -146,6 +146,13 @@ def emulate(
             "structure."
         ),
     ] = By.LAYER,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML file of rules that override the built-in ones, as for `profile`.",
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(help="Write the first variant's accesses to this file, for `emulate replay`."),
@@ -182,6 +189,7 @@ def emulate(
         turn_instructions=turn_instructions,
         seed=seed,
         by=by.value,
+        rules=rules,
     )
     if record is not None:
         check_destination("--record", record)
@@ -201,6 +209,10 @@ def prepare(
             "--install", help="First install QEMU and busybox from Debian's packages, as root."
         ),
     ] = False,
+    remove: Annotated[
+        bool,
+        typer.Option("--remove", help="Remove all stored guests and kernels, and boot none."),
+    ] = False,
     kernel: KernelOption = None,
     modules: ModulesOption = None,
     server: ServerOption = "nginx",
@@ -212,8 +224,12 @@ def prepare(
     `perpacket emulate` does the same when a guest is missing. The kernel's package is unpacked into
     the cache folder and not installed.
     """
+    from perpacket.emulate import folders
     from perpacket.emulate.settings import Scenario
 
+    if remove:
+        output.write_line(f"removed {folders.remove_stored() / 1e6:,.0f} MB in {folders.cache()}")
+        return
     if install:
         from perpacket.emulate.install import install as install_packages
 

@@ -4,9 +4,10 @@
     caches.py      the shapes of caches, as options write them
     qemu.py        the search for QEMU and the plugin, and QEMU's version
     machine.py     the emulated machine: its command line, its process, its monitor
+    self_test.py   a guest with known counts, to check QEMU and the plugin
     kernel.py      the kernel: a package unpacked, or a file; its modules
     archive.py     the guest's initial file system, an archive that the kernel unpacks
-    guest/         the guest's init and the configuration of nginx
+    guest/         the guest's init, the configuration of nginx, and the guest of the self-test
     files.py       the files of the guest
     prepared.py    snapshots of booted guests in the cache folder
     work.py        the script that a restored guest runs

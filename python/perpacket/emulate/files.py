@@ -38,7 +38,7 @@ def archive(kernel: Kernel, server: Sequence[str] = (), extra: Sequence[Path] = 
     for name, code in kernel.modules:
         files.add(f"modules/{name}.ko", code)
     files.add("modules/order", "".join(f"{name}.ko\n" for name, _ in kernel.modules).encode())
-    files.add("bin/busybox", busybox(), executable=True)
+    files.add("bin/busybox", busybox().read_bytes(), executable=True)
     add_program(files, agent.find(), "bin/perpacket-agent")
     for name in ("ip", "tc"):
         add_program(files, needed(name, "iproute2"), f"host/{name}")
@@ -51,10 +51,10 @@ def archive(kernel: Kernel, server: Sequence[str] = (), extra: Sequence[Path] = 
     return files.pack()
 
 
-def busybox() -> bytes:
-    """The shell and tools of the guest, in one program without libraries."""
-    program = needed("busybox", "busybox-static").read_bytes()
-    if b"/ld-linux" in program[:4096]:
+def busybox() -> Path:
+    """The shell and tools of the guest, in one program without libraries; raises `MachineLacks`."""
+    program = needed("busybox", "busybox-static")
+    if b"/ld-linux" in program.read_bytes()[:4096]:
         raise MachineLacks(
             "busybox needs libraries, but the guest's init must not need any",
             "`apt-get install busybox-static`",

@@ -58,6 +58,21 @@ def remove_left(parent: Path) -> None:
                 os.close(lock)
 
 
+def remove_stored() -> int:
+    """Remove everything from the cache folder that no process is making; returns its bytes."""
+    removed = 0
+    for parent in cache().iterdir():
+        remove_left(parent)
+        for stored in [one for one in parent.iterdir() if PART not in one.name]:
+            files = [stored, *stored.rglob("*")]
+            removed += sum(file.stat().st_size for file in files if file.is_file())
+            if stored.is_dir():
+                shutil.rmtree(stored)
+            else:
+                stored.unlink()
+    return removed
+
+
 def flush(path: Path) -> None:
     """Write a file's content to the disk."""
     opened = os.open(path, os.O_RDONLY)

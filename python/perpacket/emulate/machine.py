@@ -100,15 +100,16 @@ class MemoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """The files to boot: the kernel and the initial file system."""
+    """The files to boot: the kernel and the initial file system, if it has one."""
 
     kernel: Path
-    archive: Path
+    archive: Path | None = None
 
     @property
     def options(self) -> tuple[str, ...]:
         """The options of QEMU for these files."""
-        return ("-kernel", str(self.kernel), "-initrd", str(self.archive))
+        archive = ("-initrd", str(self.archive)) if self.archive else ()
+        return ("-kernel", str(self.kernel), *archive)
 
 
 class Machine:

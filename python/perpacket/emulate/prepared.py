@@ -91,8 +91,8 @@ def prepare(
     folder = folders.cache() / "machines" / key(emulator, kernel, archive)
     with folders.made(folder) as new:
         made = Prepared(new, kernel.version)
-        made.boot.kernel.write_bytes(kernel.image)
-        made.boot.archive.write_bytes(archive)
+        (new / "kernel").write_bytes(kernel.image)
+        (new / "archive").write_bytes(archive)
         arguments = {"dump": str(made.symbols), "dump-types": str(made.types)}
         with Machine(emulator, made.boot, plugin, arguments) as machine:
             on_stage(f"booting Linux {kernel.version}")

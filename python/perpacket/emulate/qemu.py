@@ -28,6 +28,10 @@ INSTALL = (
     "`perpacket emulate prepare --install` on Debian, elsewhere your system's QEMU 10 or newer"
 )
 BUILD = "build it with `cargo build --release -p perpacket-emulate-plugin`"
+SUITABLE = (
+    "use QEMU 10.0 or newer as your system packages it, and a plugin of this version of perpacket: "
+    f"{BUILD}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +82,9 @@ def plugin_option(library: Path, arguments: Mapping[str, str]) -> str:
     return ",".join(word.replace(",", ",,") for word in words)
 
 
-def check_plugin(qemu: Qemu, library: Path) -> None:
-    """Load the plugin into QEMU without a machine; raises `MachineLacks` when QEMU refuses it."""
-    command = [
-        *(str(qemu.program), "-M", "none", "-nodefaults", "-display", "none", "-accel", "tcg"),
-        *("-S", "-monitor", "stdio", "-plugin", plugin_option(library, {"out": "/dev/null"})),
-    ]
-    done = subprocess.run(
-        command, input="quit\n", capture_output=True, text=True, check=False, timeout=PROBE_S
-    )
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise refusal(f"QEMU {qemu.version}", library, reason)
-
-
 def refusal(emulator: str, library: Path, reason: str) -> MachineLacks:
     """The error of an emulator that refuses the plugin."""
-    return MachineLacks(
-        f"{library}: {emulator} refuses the plugin: {reason}",
-        "use QEMU 10.0 or newer as your system packages it, and a plugin of this version of "
-        f"perpacket: {BUILD}",
-    )
+    return MachineLacks(f"{library}: {emulator} refuses the plugin: {reason}", SUITABLE)
 
 
 def digest(content: bytes) -> str:

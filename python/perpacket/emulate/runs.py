@@ -82,6 +82,8 @@ def variant(
         "by": settings.by,
         **settings.memory.arguments,
     }
+    if settings.rules:
+        arguments["rules"] = str(settings.rules)
     if settings.by == "structure":
         if not prepared.types.is_file():
             raise ConfigurationError(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perpacket.emulate import files, kernel, prepared, qemu, report, runs
+from perpacket.emulate import files, kernel, prepared, qemu, report, runs, self_test
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.qemu import Qemu
 from perpacket.emulate.settings import Settings
@@ -78,8 +78,8 @@ class Session:
 def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
     """The session of a guest, which is prepared now if the cache has none.
 
-    Raises `MachineLacks` when QEMU, the plugin or a program of the guest is missing, and what
-    `prepared.prepare` raises.
+    Raises `MachineLacks` when QEMU, the plugin or a program of the guest is missing or fails the
+    self-test, and what `prepared.prepare` raises.
     """
     emulator, plugin = qemu.find(), qemu.plugin()
     source = (
@@ -88,6 +88,7 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
         else kernel.from_package(newest=guest.newest)
     )
     content = files.archive(source, guest.server, guest.server_files)
+    self_test.check(emulator, plugin)
     return Session(emulator, plugin, prepared.prepare(emulator, plugin, source, content, on_stage))
 
 
@@ -97,10 +98,19 @@ def prepared_session() -> Session:
     Raises `MachineLacks` when there is none, or when QEMU, the plugin or a program is missing.
     """
     emulator, plugin = qemu.find(), qemu.plugin()
-    source = kernel.cached()
-    machine = prepared.find(emulator, source, files.archive(source)) if source else None
+    machine = prepared_guest(emulator)
     if machine is None:
         raise MachineLacks(
             "no emulated machine is prepared", "`perpacket emulate prepare` boots and stores one"
         )
+    self_test.check(emulator, plugin)
     return Session(emulator, plugin, machine)
+
+
+def prepared_guest(emulator: Qemu) -> Prepared | None:
+    """The default guest that `emulate prepare` has stored, or `None`.
+
+    Raises `MachineLacks` when a program of the guest is missing.
+    """
+    source = kernel.cached()
+    return prepared.find(emulator, source, files.archive(source)) if source else None

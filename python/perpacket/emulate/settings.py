@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from perpacket.emulate.caches import Shape, shape, shapes
@@ -163,6 +164,8 @@ class Settings:
     """Instructions of one processor before the other processor runs."""
     seed: int = 1
     by: Literal["layer", "function", "structure"] = "layer"
+    rules: Path | None = None
+    """A file of rules that have priority over the built-in ones."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
@@ -171,6 +174,8 @@ class Settings:
         within("--variants", self.variants, 1, 100)
         within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)
         within("--seed", self.seed, 0, GREATEST_SEED)
+        if self.rules and not self.rules.is_file():
+            raise ConfigurationError(f"--rules {self.rules}: no such file", parameter="--rules")
 
     @property
     def warmup(self) -> int:
@@ -190,6 +195,7 @@ class Settings:
             "warmup_frames": self.warmup,
             "turn_instructions": self.turn_instructions,
             "seed": self.seed,
+            **({"rules": str(self.rules)} if self.rules else {}),
         }
 
 

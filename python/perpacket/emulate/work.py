@@ -27,6 +27,11 @@ LAYOUT_KIB = 372
 """Each variant has this much more memory in use before its server starts, so that the server has
 other pages."""
 
+OUTPUT = "/tmp/server"
+"""The file with the server's messages."""
+OUTPUT_LINES = 5
+"""Lines of the server's messages that an error has."""
+
 OFFLOADS = ("tso", "gso", "gro")
 
 
@@ -90,11 +95,16 @@ def server(scenario: Scenario) -> list[str]:
             *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0"),
         ],
     }.get(scenario.server)
-    command = shlex.join(words) if words else foreign(scenario.command)
+    # Other servers may print their errors on standard output.
+    command = (
+        f"{shlex.join(words)} >/dev/null 2>{OUTPUT}"
+        if words
+        else f"{foreign(scenario.command)} >{OUTPUT} 2>&1"
+    )
     return [
         f"head -c {scenario.bytes} /dev/zero >/www/{FILE}",
         "chmod -R a+rX /www",
-        f"taskset 1 {command} >/dev/null &",
+        f"taskset 1 {command} &",
         "server=$!",
         *listening(f"{SERVER}:{WEB_PORT}", "", "the server"),
     ]
@@ -113,13 +123,20 @@ def foreign(words: list[str]) -> str:
 
 
 def listening(address: str, inside: str, who: str) -> list[str]:
-    """Wait until a process listens at an address; fail if it ends, or listens too late."""
+    """Wait until a process listens at an address; fail if it ends, or listens too late.
+
+    The error has the last messages of the process, in one line.
+    """
     port = f":{int(address.rpartition(':')[2]):04X} "
+    one_line = """awk '{ printf "%s%s", before, $0; before = " | " }'"""
+    last = f"$(tail -n {OUTPUT_LINES} {OUTPUT} | cut -c 1-200 | {one_line} | grep . || echo none)"
     return [
         "tries=500",
         f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
-        f"    kill -0 $server 2>/dev/null && [ $((tries -= 1)) -gt 0 ] || {{ echo '{who} does not "
-        f"listen at {address}' >&2; exit 1; }}",
+        "    kill -0 $server 2>/dev/null && [ $((tries -= 1)) -gt 0 ] || {",
+        f'        echo "{who} does not listen at {address}; its last messages: {last}" >&2',
+        "        exit 1",
+        "    }",
         "    sleep 0.01",
         "done",
     ]
@@ -134,7 +151,7 @@ def clients(scenario: Scenario, seed: int) -> list[str]:
         # connections, and the counts would include that.
         return [
             f"$inside taskset 2 perpacket-agent load stream --listen {to} --quiet "
-            "--cpus 1 >/dev/null &",
+            f"--cpus 1 >/dev/null 2>{OUTPUT} &",
             "server=$!",
             *listening(to, "$inside ", "the far end"),
             f"taskset 1 perpacket-agent load stream --to {to} --connections {scenario.connections} "

@@ -37,6 +37,13 @@ entry:
     add $8, %edi
     cmp $0x5000, %edi
     jne 2b
+    jmp paging
+    /* Another processor begins here, with the descriptors of `segments`. */
+    .globl paging_of_another
+paging_of_another:
+    mov $16, %eax
+    mov %eax, %ds
+paging:
     mov $0x1000, %eax
     mov %eax, %cr3
     mov %cr4, %eax
@@ -62,15 +69,22 @@ high:
     mov %eax, %ss
     mov %eax, %ds
     mov %eax, %es
-    mov $STACK, %rsp
-    jmp main
+    mov stack(%rip), %rsp
+    jmp *start(%rip)
 
     .balign 8
-table:
-    .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff
+    .globl stack, start, segments
+    /* The stack of the next processor that gets here, and the address at which it goes on. */
+stack:
+    .quad STACK
+start:
+    .quad main
+    /* Code of 64 bits, data, and code of 32 bits. */
+segments:
+    .quad 0, 0x00af9a000000ffff, 0x00cf92000000ffff, 0x00cf9a000000ffff
 descriptor:
-    .word 23
-    .long table - BASE
+    .word 31
+    .long segments - BASE
 descriptor_high:
-    .word 23
-    .quad table
+    .word 31
+    .quad segments

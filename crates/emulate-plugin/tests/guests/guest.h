@@ -2,6 +2,7 @@
 #define BASE 0xffffffff80000000
 #define REQUESTS 0xffffffff80200000
 #define STACK 0xffffffff80300000
+#define SECOND_STACK 0xffffffff80400000
 #define MEMORY 0xffffffff82000000
 
 #define LOOK_UP_CARD 6
@@ -31,5 +32,7 @@
     REQUEST STOP
     mov $0, %al
     out %al, $0xf4
+98: hlt
+    jmp 98b
     .endm
 #endif
