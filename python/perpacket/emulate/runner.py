@@ -69,7 +69,6 @@ class Plan(BaseModel):
                 l2=sizes,
                 policy=self.policy,
                 next_line=self.prefetch == "next-line",
-                tlb_entries=64,
             ),
             frames=self.frames,
             variants=1,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from perpacket.emulate.caches import Shape, shape, shapes
+from perpacket.emulate.cycles import MACHINES
 from perpacket.errors import ConfigurationError
 
 Policy = Literal["non-inclusive", "inclusive", "exclusive"]
@@ -28,6 +29,9 @@ SOCKET_BUFFER_BYTES = 32_768
 MOST_CONNECTIONS = 20_000
 GREATEST_SEED = 1_000_000_000
 VARIANTS = 5
+
+TLB_ENTRIES = 64
+TLB_WAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class Memory:
     l2: tuple[Shape, ...] = (Shape(256, 16), Shape(512, 16), Shape(1024, 16))
     policy: Policy = "non-inclusive"
     next_line: bool = False
-    tlb_entries: int = 0
+    tlb_entries: int = TLB_ENTRIES
     """Entries of each translation cache, in sets of four; 0 for none."""
     dma: Dma = "invalidate"
 
@@ -144,9 +148,6 @@ class Memory:
         }
 
 
-TLB_WAYS = 4
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One emulation."""
@@ -163,6 +164,8 @@ class Settings:
     """Instructions of one processor before the other processor runs."""
     seed: int = 1
     by: Literal["layer", "function", "structure"] = "layer"
+    cycles: str = MACHINES[0]
+    """The machine of the simulator whose latencies the modelled cycles have."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
@@ -171,6 +174,10 @@ class Settings:
         within("--variants", self.variants, 1, 100)
         within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)
         within("--seed", self.seed, 0, GREATEST_SEED)
+        if self.cycles not in MACHINES:
+            raise ConfigurationError(
+                f"--cycles {self.cycles}: expected {' or '.join(MACHINES)}", parameter="--cycles"
+            )
 
     @property
     def warmup(self) -> int:
