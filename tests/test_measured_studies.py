@@ -345,7 +345,7 @@ def test_misses_are_drawn_and_compared_where_the_machine_counts_them(tmp_path: P
         f"Other misses per packet by connections: {part}" for part in ("TCP", "system calls")
     }
     chart = drawn["Other misses per packet by connections: TCP"]
-    assert "dtlb" in chart
+    assert "DTLB" in chart
     assert "l1i" not in chart
 
 
