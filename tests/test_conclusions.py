@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis import published_score
 from perpacket.analysis.analysis import analyze
 from perpacket.analysis.conclusions import Truth, conclusions_of, paragraph
-from perpacket.analysis.published import Comparison, judge
+from perpacket.analysis.published import Comparison, Verdict, judge
 from perpacket.analysis.statistics import mean
 from perpacket.cli import app
 from perpacket.emulate.runner import EmulatedRunner
@@ -54,6 +55,20 @@ def test_figures_without_runs_or_conclusion_are_not_tested() -> None:
     assert paragraph([]) == ""
 
 
+def test_a_value_that_is_only_beside_the_run_is_not_counted() -> None:
+    published = Published(
+        *("figure", "Table 1", "instructions", "web", "instructions.TCP", "instructions/packet"),
+        value=1372.0,
+        judged="order",
+    )
+    beside = judge(published, "web", mean([3885.0, 3886.0]))
+    assert beside.verdict is Verdict.NOT_JUDGED
+    rises = compared("misses rise", [10, 11, 12], value=20.0)
+    (score,) = published_score.scores([beside, rises])
+    assert score.value == "1 of 1"
+    assert published_score.disagreements([beside]) == []
+
+
 def test_the_paragraph_has_each_conclusion_once() -> None:
     found = conclusions_of(
         [
@@ -67,6 +82,13 @@ def test_the_paragraph_has_each_conclusion_once() -> None:
         "cache helps (change of misses: 11.0 [8.5, 13.5] %). Not decided here: a prefetch helps "
         "(change of misses: 0 [-25, 25] %)."
     )
+
+
+INSTRUCTIONS = {
+    **{"user": 574, "syscall": 400, "socket": 99, "tcp": 1372},
+    **{"ip": 380, "ethernet": 411, "driver": 530, "interrupt": 153},
+}
+"""Instructions of the layers with the report's order at 4 connections (table 1)."""
 
 
 @dataclass
@@ -87,7 +109,11 @@ class Invented:
             "l1d_misses_per_packet": 10 * misses,
             "l2_misses_per_packet": misses,
         }
-        return Outcome({**cost, "layers": dict.fromkeys(("tcp", "syscall", "socket"), cost)})
+        layers = {
+            name: cost | {"instructions_per_packet": float(own + self.seed)}
+            for name, own in INSTRUCTIONS.items()
+        }
+        return Outcome({**cost, "layers": layers})
 
     def progress(self) -> tuple[int, int]:
         return 0, 1
@@ -120,6 +146,17 @@ def test_the_emulated_study_tests_the_conclusions_of_the_report(
     found = json.loads(capfd.readouterr().out)
     assert {one["verdict"] for one in found["conclusions"]} == {"true here"}
     assert len(found["comparisons"]) == len(study.published)
+    orders = {
+        one["figure"]: one["emulated"]["value"]
+        for one in found["comparisons"]
+        if one["figure"].endswith("-order") and one["emulated"]
+    }
+    # At 512 connections, the report has 3 of the 21 pairs of layers in another order: the driver
+    # before user code, and system calls after Ethernet and IP.
+    assert orders == {
+        "tr05-450/t1-WC-C4-order": 1.0,
+        "tr05-450/t1-WC-C512-order": pytest.approx((21 - 2 * 3) / 21),
+    }
     assert app.run(["study", "report", str(directory.path)]) == 0
     assert "Conclusions of the document" in capfd.readouterr().out
     page = (directory.path / "report.html").read_text()

@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
         "--turn-instructions 10",
         "--seed 99999999999999999999",
         "--tlb 63",
+        "--cycles pentium",
         "--prefetch stride",
         "--dma yes",
         "--policy some",
@@ -402,7 +404,7 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     tcp = found["layers"]["tcp"]
     assert tcp["l2_misses_per_packet"]["256K:16"]["value"] == pytest.approx(0.16)
     assert tcp["l2_misses_per_packet"]["512K:16"]["value"] == pytest.approx(0.06)
-    assert tcp["l1i_misses_per_packet"]["64K:2"]["value"] == pytest.approx(0.30)
+    assert tcp["l1i_misses_per_packet"] == pytest.approx(0.30)
     assert tcp["dtlb_misses_per_packet"] == pytest.approx(0.04)
     sending = found["directions"]["send"]
     assert sending["instructions_per_packet"] == pytest.approx((50 + 3200 / 60) / 2)
@@ -412,6 +414,41 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     json.dumps(found, allow_nan=False)
     rows = emulation.tables(found)[0].rows
     assert [row[0] for row in rows] == ["socket", "tcp", "total"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "small", "large"),
+    [
+        # A cycle an instruction, of TCP's 3000 and 3200. Of TCP's 50 first-level misses, 34 hit in
+        # the smaller second level, at 15 cycles instead of 1, and 16 go to memory, at 195: 66.8 is
+        # the mean of (3000 + 34 * 14 + 16 * 194) / 100 and the same with 3200. In the larger second
+        # level, 44 hit and 6 miss.
+        ("osdi06", 66.8, 48.8),
+        # 1.087 cycles an instruction, and 3, 20 and 350 for the levels: (1.087 * 3100 + 34 * 17 +
+        # 16 * 347) / 100.
+        ("athlon-xp-2600", 94.997, 61.997),
+    ],
+)
+def test_modelled_cycles_are_instructions_and_the_latencies_of_misses(
+    machine: str, small: float, large: float
+) -> None:
+    counts = [window(60, 40, 3000), window(60, 40, 3200)]
+    found = report.report(replace(SMALL, cycles=machine), counts, {"kernel": "6.1"})
+    cycles = found["layers"]["tcp"]["modelled_cycles_per_packet"]
+    assert cycles["256K:16"]["value"] == pytest.approx(small)
+    assert cycles["512K:16"]["value"] == pytest.approx(large)
+    assert found["cycle_model"]["machine"] == machine
+    assert any(f"with the latencies of {machine}" in limit for limit in found["limits"])
+    table = next(one for one in emulation.tables(found) if machine in one.title)
+    assert [row[0] for row in table.rows] == ["socket", "tcp", "total"]
+
+
+def test_several_first_levels_have_misses_by_their_shape() -> None:
+    memory = Memory.of("32K:8,64K:2", "256K:16", "exclusive", "none", 0, "none")
+    found = report.report(replace(SMALL, memory=memory), [window(60, 40, 3000)], {})
+    misses = found["layers"]["tcp"]["l1d_misses_per_packet"]
+    assert {name: one["value"] for name, one in misses.items()} == {"32K:8": 0.2, "64K:2": 0.2}
+    assert "L1D 32K:8" in emulation.tables(found)[0].headings
 
 
 def test_declared_lines_are_those_of_the_groups_of_a_direction() -> None:
@@ -467,17 +504,23 @@ RECORDING = Path(__file__).parents[1] / "crates" / "emulate" / "tests" / "data" 
 
 
 def test_a_recording_has_the_misses_of_any_caches(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["emulate", "replay", str(RECORDING), "--l2", "256K:16,4M:16", "--tlb", "64"]
+    command = ["emulate", "replay", str(RECORDING), "--l2", "256K:16,4M:16"]
     assert app.run([*command, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["packets"]["sent"] > 0
     misses = found["total"]["l2_misses_per_packet"]
     assert misses["4M:16"]["value"] <= misses["256K:16"]["value"]
+    # TLBs of 64 entries are modelled unless --tlb is 0.
     assert found["total"]["dtlb_misses_per_packet"] > 0
+    assert app.run([*command, "--tlb", "0", "--format", "json"]) == 0
+    assert "dtlb_misses_per_packet" not in json.loads(capsys.readouterr().out)["total"]
     assert app.run(command) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{RECORDING}: ")
+    assert "first level 64K:2; turns of 20,000 instructions" in printed
     assert "L2 4M:16" in printed
+    assert "Modelled cycles by layer, per packet, with the latencies of osdi06" in printed
+    assert "cycles are not measured" in printed
 
 
 def test_a_truncated_recording_is_an_error_that_names_it(

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perpacket import simulate
 from perpacket.analysis import run_comparison
 from perpacket.analysis.analysis import Analysis, analyze
+from perpacket.emulate.replay import replay
+from perpacket.emulate.settings import Memory
 from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import json as json_documents
@@ -127,6 +130,57 @@ def test_every_key_of_a_profile_is_in_the_reference() -> None:
     assert set(content) <= words
     layers = content.get("layers", {})
     assert {key for layer in layers.values() for key in layer} <= words
+
+
+RECORDING = ROOT / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+
+
+@pytest.fixture(scope="module")
+def emulation() -> dict[str, Any]:
+    """The document of a replay."""
+    return replay(RECORDING, Memory())
+
+
+def test_every_key_of_an_emulation_is_in_the_reference(emulation: dict[str, Any]) -> None:
+    page = (ROOT / "docs/reference/documents.md").read_text()
+    section = page.partition("## emulate")[2].partition("\n## ")[0]
+    known = {part for key in re.findall(r"`([^`]+)`", section) for part in parts_of(key)}
+    names = {name for part in ("layers", "kinds", "directions") for name in emulation[part]}
+    names |= {name for part in ("regions", "settings") for name in emulation[part]}
+    names |= {*emulation["caches"]["l2"], "schema"}
+    printed = {part for path in paths(emulation) for part in parts_of(path)}
+    assert printed - names <= known
+
+
+@pytest.mark.parametrize(
+    ("structure", "part"), [("Report", ""), ("Packets", "packets"), ("Cost", "total")]
+)
+def test_keys_that_a_profile_also_has_are_of_its_types(
+    emulation: dict[str, Any], structure: str, part: str
+) -> None:
+    """Compare with the structure that a profile serializes, because few machines have counters."""
+    own = emulation[part] if part else emulation
+    structures = documents.structures_of(ROOT, "crates/profiler/src/report.rs")
+    types = {field.key: field.kind for field in documents.fields(structures[structure])}
+    common = own.keys() & types.keys()
+    assert (
+        common
+        >= {
+            "Report": {"backend", "packets", "total", "layers", "kinds", "regions", "layer_kinds"},
+            "Packets": {"sent", "received"},
+            "Cost": {"share", "instructions_per_packet", "l1d_misses_per_packet"},
+        }[structure]
+    )
+    for key in common:
+        suffix, _, kind = documents.unwrapped(types[key])
+        expected: type | tuple[type, ...] = dict
+        if suffix == "[]":
+            expected = list
+        elif re.fullmatch(r"[fu](32|64)|usize", kind) and not suffix:
+            expected = (float, int, type(None))
+        elif kind in ("String", "Backend"):
+            expected = str
+        assert isinstance(own[key], expected), key
 
 
 def test_every_key_of_advice_is_in_the_reference() -> None:

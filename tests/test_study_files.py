@@ -117,12 +117,13 @@ def test_every_length_has_at_least_eight_windows_a_point(name: str, length: Leng
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_the_quick_length_takes_under_two_minutes_of_measuring(name: str) -> None:
-    """Check the time of the quick length: more for six workloads, and for applications."""
+    """Check the time of the quick length: more for six workloads, and for an emulation."""
     study = found(name, "quick")
     measured = [point for point in study.points if point.name not in study.simulated]
     runs = [study.runner_of(point).prepare(point, 1, timeline=False) for point in measured]
     expected_ms = sum(run.progress()[1] for run in runs)
-    assert expected_ms * len(study.seeds) < (300_000 if name == "breakdown" else 120_000)
+    longer = ("breakdown", "tr05-450-emulated")
+    assert 0 < expected_ms * len(study.seeds) < (300_000 if name in longer else 120_000)
 
 
 @pytest.mark.parametrize("name", MEASURED)

@@ -33,6 +33,8 @@ class Verdict(StrEnum):
     """A change has the opposite of the published direction."""
     UNDECIDED = "not distinguishable"
     """The interval of a change contains zero."""
+    NOT_JUDGED = "not judged"
+    """A value of another machine, beside that of the run; only the order of values is compared."""
     TOO_WIDE = "interval too wide"
     """The interval contains the published value, but is too wide to support it."""
 
@@ -64,6 +66,11 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     title: str = ""
     """The quantity in words, as `Gain in requests`."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the run has the quantity and a verdict on it."""
+        return self.simulated is not None and self.verdict is not Verdict.NOT_JUDGED
 
     @property
     def simulated_text(self) -> str:
@@ -117,8 +124,9 @@ def _verdict(published: Published, simulated: Interval | None) -> tuple[Verdict,
     """The verdict, and the distance beyond a published bound in the figure's unit."""
     if simulated is None:
         return Verdict.NOT_SIMULATED, None
-    if published.judged == "direction":
-        return _direction(published, simulated), None
+    if published.judged != "value":
+        is_change = published.judged == "direction"
+        return _direction(published, simulated) if is_change else Verdict.NOT_JUDGED, None
     low, high = _ends(simulated)
     half = published.resolution / 2
     agrees = Verdict.TOO_WIDE if high - low > published.widest else Verdict.AGREES

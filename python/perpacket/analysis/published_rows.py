@@ -27,7 +27,7 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
     """
     found = []
     for row in study.published:
-        if row.quantity == region_order.QUANTITY:
+        if row.quantity in region_order.ORDERS:
             found.append(region_order.compare_order(study, row, estimates))
         elif row.quantity.startswith(variation.PREFIX):
             found.append(variation.compare_share(study, row, estimates))

@@ -40,9 +40,7 @@ def scores(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> list[
     found = []
     for calibration, label in groups:
         rows = [
-            row
-            for row in comparisons
-            if row.published.calibration is calibration and row.simulated is not None
+            row for row in comparisons if row.published.calibration is calibration and row.is_judged
         ]
         if rows:
             agreeing = sum(row.verdict in MET for row in rows)
@@ -99,9 +97,7 @@ def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str
     """One sentence on how many published values agree."""
     if not terms.is_calibrated:
         return _shape_headline(comparisons)
-    held_out = [
-        row for row in comparisons if not row.published.calibration and row.simulated is not None
-    ]
+    held_out = [row for row in comparisons if not row.published.calibration and row.is_judged]
     if not comparisons:
         return "This run is compared with no published value."
     if not held_out:
@@ -118,7 +114,7 @@ def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str
 
 def _shape_headline(comparisons: Sequence[Comparison]) -> str:
     """One sentence on how many published changes, shares and orders this machine shows too."""
-    rows = [row for row in comparisons if row.simulated is not None]
+    rows = [row for row in comparisons if row.is_judged]
     if not rows:
         return "This run is compared with no published value."
     parts = []

@@ -1,4 +1,4 @@
-"""The order of a measured profile's regions beside the published order.
+"""The order of a run's regions beside the published order.
 
 Kendall's tau compares two orders by their pairs. It is 1 if every pair of regions has the same
 order in both, and -1 if every pair is reversed (Kendall, A New Measure of Rank Correlation,
@@ -19,15 +19,17 @@ from perpacket.study.published import Published
 from perpacket.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket.study.study import Study
 
-QUANTITY = "region_order"
-"""The quantity of the published rows that this module compares. The point of such a row also has
-the published shares of all seven regions."""
+ORDERS = {"region_order": "busy_share", "instruction_order": "instructions"}
+"""The quantities of the published rows that this module compares, each with the quantity of a
+region that has the order. The point of such a row also has the published values of all regions."""
 
-TITLE = "Order of the seven regions (Kendall's tau)"
 WIDEST_TAU = 0.75
 """Tau is between -1 and 1. An interval wider than this agrees with almost any order."""
 
-SHARES = {f"busy_share.{region}": region for region in SEVEN}
+
+def regions_of(order: str) -> dict[str, str]:
+    """The region of each quantity that has the order."""
+    return {f"{ORDERS[order]}.{region}": region for region in SEVEN}
 
 
 def tau(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -48,19 +50,21 @@ def _sign(difference: float) -> int:
     return (difference > 0) - (difference < 0)
 
 
-def published_shares(published: Sequence[Published], point: str) -> dict[str, float]:
-    """The published shares of the regions at a point."""
+def published_values(published: Sequence[Published], order: Published) -> dict[str, float]:
+    """The published values of the regions at the point of an order."""
+    regions = regions_of(order.quantity)
     return {
-        SHARES[row.quantity]: row.value
+        regions[row.quantity]: row.value
         for row in published
-        if row.point == point and row.quantity in SHARES and row.value is not None
+        if row.point == order.point and row.quantity in regions and row.value is not None
     }
 
 
 def compare_order(study: Study, row: Published, estimates: Estimates) -> Comparison:
-    """The published order of the regions at one point beside the measured one."""
-    shares = published_shares(study.published, row.point)
-    own = [measured_shares(one) for one in estimates.rows.get(row.point, {}).values()]
+    """The published order of the regions at one point beside that of the run."""
+    shares = published_values(study.published, row)
+    rows = estimates.rows.get(row.point, {}).values()
+    own = [values_of(one, row.quantity) for one in rows]
     complete = [one for one in own if len(one) == len(SEVEN)]
     taus = [
         found
@@ -74,18 +78,19 @@ def compare_order(study: Study, row: Published, estimates: Estimates) -> Compari
         statement=f"order of the regions: {ordered(shares)}",
         widest=WIDEST_TAU,
         note=f"1 is the same order, 0 no relation, -1 the reverse; published: {ordered(shares)}; "
-        f"measured: {ordered(means) or 'nothing'}",
+        f"here: {ordered(means) or 'nothing'}",
     )
     interval = mean(taus, estimates.confidence).within(-1.0, 1.0) if taus else None
-    return judge(published, study.point(row.point).configuration, interval, title=TITLE)
+    title = QUANTITIES[row.quantity].title
+    return judge(published, study.point(row.point).configuration, interval, title=title)
 
 
-def measured_shares(row: Row) -> dict[str, float]:
-    """The shares of the regions in one run."""
-    found = {region: QUANTITIES[name].value(row) for name, region in SHARES.items()}
+def values_of(row: Row, order: str) -> dict[str, float]:
+    """The values of the regions in one run, by which an order ranks them."""
+    found = {region: QUANTITIES[name].value(row) for name, region in regions_of(order).items()}
     return {region: value for region, value in found.items() if value is not None}
 
 
-def ordered(shares: Mapping[str, float]) -> str:
+def ordered(values: Mapping[str, float]) -> str:
     """The regions from the most to the least expensive, as `TCP, Driver, User`."""
-    return ", ".join(sorted(shares, key=lambda region: -shares[region]))
+    return ", ".join(sorted(values, key=lambda region: -values[region]))

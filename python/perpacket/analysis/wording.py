@@ -45,7 +45,9 @@ NOTATION: Final = (
     ("400", "million instructions per second of the NIC"),
 )
 
-ABBREVIATIONS: Final = frozenset({"tcp", "udp", "ip", "nic", "l1", "l1d", "l2", "llc", "os"})
+ABBREVIATIONS: Final = frozenset(
+    {"tcp", "udp", "ip", "nic", "l1", "l1d", "l1i", "l2", "llc", "itlb", "dtlb", "os"}
+)
 SUFFIX_UNITS: Final = {
     "ms": "ms",
     "us": "µs",

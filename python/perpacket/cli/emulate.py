@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "Examples: perpacket emulate --server nginx --connections 32 · perpacket emulate --server bulk "
     "--connections 2048 --latency-ms 20 --l2 256K:16,512K:16 --format json · "
-    "perpacket emulate --server 'lighttpd -D -f /etc/lighttpd.conf' --tlb 64"
+    "perpacket emulate --server 'lighttpd -D -f /etc/lighttpd.conf' --tlb 1024"
 )
 
 
@@ -72,6 +72,14 @@ PolicyOption = Annotated[
 ]
 PrefetchOption = Annotated[str, typer.Option(help="none, or next-line into the second level.")]
 TlbOption = Annotated[int, typer.Option(help="Entries of each TLB; 0 for none.")]
+CyclesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="MACHINE",
+        help="Latencies of the modelled cycles: osdi06, or athlon-xp-2600. Cycles are not "
+        "measured.",
+    ),
+]
 DmaOption = Annotated[
     str,
     typer.Option(
@@ -114,8 +122,9 @@ def emulate(
     l2: SecondOption = "256K:16,512K:16,1M:16",
     policy: PolicyOption = "non-inclusive",
     prefetch: PrefetchOption = "none",
-    tlb: TlbOption = 0,
+    tlb: TlbOption = 64,
     dma: DmaOption = "invalidate",
+    cycles: CyclesOption = "osdi06",
     turn_instructions: Annotated[
         int, typer.Option(help="Instructions of one processor before the other one runs.")
     ] = 20_000,
@@ -190,6 +199,7 @@ def emulate(
         seed=seed,
         by=by.value,
         rules=rules,
+        cycles=cycles,
     )
     if record is not None:
         check_destination("--record", record)
@@ -265,22 +275,23 @@ def shell(
         machine.wait()
 
 
-@app.command(epilog="Example: perpacket emulate replay nginx.rec --l2 256K:16,4M:16 --tlb 64")
+@app.command(epilog="Example: perpacket emulate replay nginx.rec --l2 256K:16,4M:16 --tlb 1024")
 def replay(
     file: Annotated[Path, typer.Argument(help="A recording of `emulate --record`.")],
     l1: FirstOption = "64K:2",
     l2: SecondOption = "256K:16,512K:16,1M:16",
     policy: PolicyOption = "non-inclusive",
     prefetch: PrefetchOption = "none",
-    tlb: TlbOption = 0,
+    tlb: TlbOption = 64,
     dma: DmaOption = "invalidate",
+    cycles: CyclesOption = "osdi06",
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Count the misses of other caches on a recording; an emulation would count the same."""
     from perpacket.emulate.replay import replay as replayed
     from perpacket.emulate.settings import Memory
 
-    show(replayed(file, Memory.of(l1, l2, policy, prefetch, tlb, dma)), output_format)
+    show(replayed(file, Memory.of(l1, l2, policy, prefetch, tlb, dma), cycles), output_format)
 
 
 @app.command(epilog="Example: perpacket emulate footprint bulk.rec --name linux-6.12")

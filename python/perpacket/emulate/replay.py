@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from perpacket.emulate import report
+from perpacket.emulate.cycles import MACHINES
 from perpacket.emulate.settings import Memory, Settings
 from perpacket.errors import ConfigurationError
 from perpacket.simulation import load_core
 
 
-def replay(file: Path, memory: Memory) -> dict[str, Any]:
+def replay(file: Path, memory: Memory, cycles: str = MACHINES[0]) -> dict[str, Any]:
     """Replay a recording's window with these caches; return the same document as an emulation.
 
     Raises `ConfigurationError` when the file is not a complete recording, or when it lacks accesses
@@ -29,9 +30,8 @@ def replay(file: Path, memory: Memory) -> dict[str, Any]:
         raise ConfigurationError(
             f"{file}: the recording has no window", parameter="FILE", hint="record it again"
         )
-    settings = Settings(
-        memory=memory, variants=1, turn_instructions=windows[-1]["turn_instructions"]
-    )
+    turn = windows[-1]["turn_instructions"]
+    settings = Settings(memory=memory, variants=1, turn_instructions=turn, cycles=cycles)
     document = report.report(settings, windows[-1:], {"recording": str(file)})
     modelled = ("policy", "tlb_entries", "dma", "prefetch", "turn_instructions")
     return document | {"settings": {name: settings.as_dict()[name] for name in modelled}}

@@ -14,6 +14,7 @@ from typing import Any
 from perpacket.analysis.statistics import Interval, mean
 from perpacket.emulate import structures
 from perpacket.emulate.caches import Shape
+from perpacket.emulate.cycles import cycle_model
 from perpacket.emulate.settings import Settings
 from perpacket.errors import RunFailed
 
@@ -126,7 +127,7 @@ class Event:
     parts: tuple[str, ...]
     place: int | None
     label: str = ""
-    """The cache's shape, for events of several caches."""
+    """The cache's shape; empty for the only first level, so that its misses are a number."""
 
 
 def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) -> dict[str, Any]:
@@ -152,6 +153,7 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
             "l1": [str(shape) for shape in settings.memory.l1],
             "l2": [label(settings, place) for place in range(configurations(settings))],
         },
+        "cycle_model": cycle_model(settings.cycles).as_dict(),
         "total": cost(settings, variants, every),
     }
     for group, of in GROUPS.items():
@@ -184,7 +186,29 @@ def cost(
     found: dict[str, Any] = {"share": share.value, **bounds(share.within(0, 1))}
     add_number(found, "instructions_per_packet", estimate(own, packets))
     add_misses(found, variants, events(settings), select, packets)
+    found["modelled_cycles_per_packet"] = modelled_cycles(settings, variants, select, packets)
     return found
+
+
+def modelled_cycles(
+    settings: Settings, variants: Sequence[Variant], select: Select, packets: Sequence[int]
+) -> dict[str, Any]:
+    """The cycles of the selected rows per packet by the model, for each second level."""
+    model = cycle_model(settings.cycles)
+    return {
+        label(settings, place): estimate(
+            [
+                model.cycles(
+                    one.instructions(select),
+                    one.misses(("l1i_misses", "l1d_misses"), place, select),
+                    one.misses(("l2i_misses", "l2d_misses"), place, select),
+                )
+                for one in variants
+            ],
+            packets,
+        )
+        for place in range(configurations(settings))
+    }
 
 
 def add_number(found: dict[str, Any], key: str, value: Mapping[str, Any]) -> None:
@@ -239,10 +263,12 @@ def label(settings: Settings, place: int) -> str:
 def events(settings: Settings) -> list[Event]:
     """The events of a document."""
     found = []
+    several = len(settings.memory.l1) > 1
     for key, part in (("l1i_misses_per_packet", "l1i"), ("l1d_misses_per_packet", "l1d")):
         for first, shape in enumerate(settings.memory.l1):
             place = first * len(settings.memory.l2)
-            found.append(Event(key, (f"{part}_misses",), place, str(shape)))
+            name = str(shape) if several else ""
+            found.append(Event(key, (f"{part}_misses",), place, name))
     for key, parts in (
         ("l2_misses_per_packet", ("l2i_misses", "l2d_misses")),
         ("l2i_misses_per_packet", ("l2i_misses",)),
@@ -312,6 +338,10 @@ def total(variants: Sequence[Variant], way: str) -> int:
 def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
     """Sentences on the limits of the numbers."""
     found = list(LIMITS)
+    found.append(
+        "cycles are not measured: a model computes them from the counts, with the latencies of "
+        f"{cycle_model(settings.cycles)}"
+    )
     found.append(
         f"the processors take turns of {settings.turn_instructions:,} instructions: results can "
         "depend on this number, so compare them with the results for other numbers"

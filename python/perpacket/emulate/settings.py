@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from perpacket.emulate.caches import Shape, shape, shapes
+from perpacket.emulate.cycles import MACHINES
 from perpacket.errors import ConfigurationError
 
 Policy = Literal["non-inclusive", "inclusive", "exclusive"]
@@ -29,6 +30,9 @@ SOCKET_BUFFER_BYTES = 32_768
 MOST_CONNECTIONS = 20_000
 GREATEST_SEED = 1_000_000_000
 VARIANTS = 5
+
+TLB_ENTRIES = 64
+TLB_WAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class Memory:
     l2: tuple[Shape, ...] = (Shape(256, 16), Shape(512, 16), Shape(1024, 16))
     policy: Policy = "non-inclusive"
     next_line: bool = False
-    tlb_entries: int = 0
+    tlb_entries: int = TLB_ENTRIES
     """Entries of each translation cache, in sets of four; 0 for none."""
     dma: Dma = "invalidate"
 
@@ -145,9 +149,6 @@ class Memory:
         }
 
 
-TLB_WAYS = 4
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One emulation."""
@@ -166,6 +167,8 @@ class Settings:
     by: Literal["layer", "function", "structure"] = "layer"
     rules: Path | None = None
     """A file of rules that have priority over the built-in ones."""
+    cycles: str = MACHINES[0]
+    """The machine of the simulator whose latencies the modelled cycles have."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
@@ -176,6 +179,10 @@ class Settings:
         within("--seed", self.seed, 0, GREATEST_SEED)
         if self.rules and not self.rules.is_file():
             raise ConfigurationError(f"--rules {self.rules}: no such file", parameter="--rules")
+        if self.cycles not in MACHINES:
+            raise ConfigurationError(
+                f"--cycles {self.cycles}: expected {' or '.join(MACHINES)}", parameter="--cycles"
+            )
 
     @property
     def warmup(self) -> int:

@@ -24,6 +24,7 @@ def tables(document: Mapping[str, Any]) -> list[TextTable]:
     found = [
         table("By layer, per packet", "layer", {**document["layers"], **total}),
         table("By kind, per packet", "kind", document["kinds"]),
+        cycles_table(document["cycle_model"]["machine"], {**document["layers"], **total}),
         table("By direction", "direction", ways),
     ]
     if rows := document.get("functions"):
@@ -34,6 +35,16 @@ def tables(document: Mapping[str, Any]) -> list[TextTable]:
     if rows := document.get("declared_lines"):
         found.append(declared_table(rows))
     return found
+
+
+def cycles_table(machine: str, costs: Costs) -> TextTable:
+    """The modelled cycles by layer: a column for each second level."""
+    key = "modelled_cycles_per_packet"
+    shapes = list(next(iter(costs.values()))[key])
+    headings = ("layer", *(f"L2 {shape}" for shape in shapes))
+    rows = [(name, *(cell(cost[key][shape]) for shape in shapes)) for name, cost in costs.items()]
+    title = f"Modelled cycles by layer, per packet, with the latencies of {machine}"
+    return TextTable(title, headings, tuple(rows), right=headings[1:])
 
 
 def structures_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
@@ -118,7 +129,11 @@ def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         levels["l2d"] = "L2 data"
     for level, heading in levels.items():
         key = f"{level}_misses_per_packet"
-        found |= {f"{heading} {shape}": (key, shape) for shape in cost.get(key, {})}
+        value = cost.get(key, {})
+        if isinstance(value, Mapping):
+            found |= {f"{heading} {shape}": (key, shape) for shape in value}
+        else:
+            found[heading] = (key,)
     for level, heading in (("itlb", "ITLB"), ("dtlb", "DTLB")):
         if (key := f"{level}_misses_per_packet") in cost:
             found[heading] = (key,)
@@ -148,7 +163,8 @@ def headline(document: Mapping[str, Any]) -> str:
     settings, packets = document["settings"], document["packets"]
     counted = (
         f"{packets['sent']:,} packets sent and {packets['received']:,} received in "
-        f"{document['variants']} variants; turns of {document['turn_instructions']:,} instructions"
+        f"{document['variants']} variants; first level {' and '.join(document['caches']['l1'])}; "
+        f"turns of {document['turn_instructions']:,} instructions"
     )
     if "recording" in document:
         return f"{document['recording']}: {counted}"

@@ -125,7 +125,7 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
 
 def contents(rows: Sequence[Comparison], charts: int) -> str:
     """The content of the page for a place: its agreements and charts, or the reason for none."""
-    judged = [row for row in rows if row.simulated is not None]
+    judged = [row for row in rows if row.is_judged]
     agreeing = sum(row.verdict in MET for row in judged)
     parts = [f"{agreeing} of {len(judged)} agree"] if judged else []
     parts += [plural(charts, "chart")] if charts else []

@@ -38,6 +38,7 @@ VERDICT_SIGNS: Final = {
     Verdict.OPPOSITE: "\N{NOT EQUAL TO}",
     Verdict.UNDECIDED: "\N{EN DASH}",
     Verdict.TOO_WIDE: "\N{EN DASH}",
+    Verdict.NOT_JUDGED: "\N{EN DASH}",
 }
 
 
@@ -49,6 +50,7 @@ VERDICT_CLASSES: Final = {
     Verdict.OPPOSITE: "verdict-outside",
     Verdict.UNDECIDED: "verdict-not-simulated",
     Verdict.TOO_WIDE: "verdict-not-simulated",
+    Verdict.NOT_JUDGED: "verdict-not-simulated",
     Verdict.NOT_SIMULATED: "verdict-not-simulated",
 }
 """Classes of the style sheet: agreement, disagreement, and neither."""

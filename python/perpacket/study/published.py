@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-JudgedBy = Literal["value", "direction"]
-"""Whether the published value is compared, or only the direction of a change."""
+JudgedBy = Literal["value", "direction", "order"]
+"""Whether the published value is compared, only the direction of a change, or only the order of the
+regions. The value is then beside that of the run, without a verdict."""
 
 
 @dataclass(frozen=True, slots=True)

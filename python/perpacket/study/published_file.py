@@ -15,6 +15,8 @@
 `configuration` is the name of a point. A figure has a `value`, or a `min`, a `max` or both.
 `resolution` is the step of the last printed digit; by default that of the last digit in the file.
 `judged = "direction"` compares only the sign of a change: `min = 0` is a rise, `max = 0` a fall.
+`judged = "order"` shows the value without a verdict. `region_order` and `instruction_order` compare
+the order of such values.
 `conclusion` is a sentence of the document that the figure supports, without a full stop.
 
 `[[place]]` names a table, figure or section of the document: its `name` as `Figure 5`, its `title`,

@@ -73,7 +73,10 @@ EVENTS: Final = {
     "cycles": ("cycles_per_packet", "cycles", "cycles/packet"),
     "instructions": ("instructions_per_packet", "instructions", "instructions/packet"),
     "l1_misses": ("l1d_misses_per_packet", "l1 misses", "misses/packet"),
+    "l1i_misses": ("l1i_misses_per_packet", "l1 instruction misses", "misses/packet"),
     "l2_misses": ("l2_misses_per_packet", "l2 misses", "misses/packet"),
+    "itlb_misses": ("itlb_misses_per_packet", "instruction TLB misses", "misses/packet"),
+    "dtlb_misses": ("dtlb_misses_per_packet", "data TLB misses", "misses/packet"),
     "ns": ("cpu_ns_per_segment", "processor time", "ns/segment"),
 }
 """The events of a layer by their name in quantities: the name in results, the title, the unit."""
