@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-import requirements
 from perpacket.cli import app
 from perpacket.emulate import qemu, runs
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.session import Guest, Session, open_session
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from probes import need
 
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
@@ -35,12 +35,10 @@ SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
 
 @pytest.fixture(scope="session")
 def session() -> Session:
-    """A prepared machine; a test without QEMU, its plugin or a kernel is skipped."""
-    try:
-        opened = open_session(Guest(), lambda text: None)
-        qemu.check_plugin(opened.emulator, opened.plugin)
-    except MachineLacks as lack:
-        requirements.skip("qemu", lack)
+    """A prepared machine; a test without QEMU or a kernel is skipped."""
+    need("qemu")
+    opened = open_session(Guest(), lambda text: None)
+    qemu.check_plugin(opened.emulator, opened.plugin)
     return opened
 
 
