@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ import pytest
 from patience import eventually
 from perpacket.advise import settings
 from perpacket.advise.place import Place
-from requirements import skip
+from probes import need
 
 DEVICE = "trial0"
 
@@ -51,17 +50,9 @@ class Network:
 @contextmanager
 def network(queues: int = 2) -> Iterator[Network]:
     """Make a namespace, and remove it at the end of the context."""
-    if os.geteuid() != 0:
-        skip("netns", "only root makes namespaces")
+    need("netns")
     name = f"perpacket-test-{secrets.token_hex(4)}"
-    try:
-        made = subprocess.run(
-            ["ip", "netns", "add", name], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError as error:
-        skip("netns", error)
-    if made.returncode:
-        skip("netns", made.stderr.strip())
+    subprocess.run(["ip", "netns", "add", name], check=True)
     # `Place.of` finds the namespace by a process that runs in it.
     holder = subprocess.Popen(
         ["ip", "netns", "exec", name, "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE

@@ -45,15 +45,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record skips, and fail tests that skip without a missing capability."""
+    """Record skips, and fail tests that skip for no reason or lack a required capability."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2].removeprefix("Skipped: ")
-        if requirements.is_known(reason):
-            requirements.record_skip(item.nodeid, reason)
-        else:
+        if mistake := requirements.mistake_of(reason):
             report.outcome = "failed"
-            report.longrepr = f"skipped without a missing capability: {reason}"
+            report.longrepr = mistake
+        else:
+            requirements.record_skip(item.nodeid, reason)
     return report
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patience import PATIENCE_S
-from perpacket.errors import MachineLacks
 from perpacket.measure import agent, hosts
 from perpacket.measure.hosts import contract
+from probes import need
 from requirements import skip
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -80,12 +80,8 @@ def far_machine(
     """
     if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
         skip("sshd", "OpenSSH's server is not installed")
-    try:
-        agent.find()
-        bed = hosts.namespaces()
-    except MachineLacks as error:
-        skip("netns", error)
-    with bed:
+    need("netns")
+    with hosts.namespaces() as bed:
         address = bed.server.address
         _make_files(folder, address, ports)
         Path("/run/sshd").mkdir(exist_ok=True)

@@ -43,6 +43,7 @@ from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
 from perpacket.measure import agent
 from perpacket.show import advice as shown
 from perpacket.study.point import Point
+from probes import need, program
 from requirements import skip
 
 CHANGES = catalogue.load()
@@ -394,14 +395,11 @@ class Bed:
 
 @pytest.fixture
 def bed() -> Iterator[Bed]:
-    if os.geteuid() != 0:
-        skip("root", "namespaces are made with ip(8)")
+    need("netns")
     names = [f"pp-advise-{side}-{os.getpid()}" for side in "ab"]
     with ExitStack() as stack:
         for name in names:
-            done = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True)
-            if done.returncode:
-                skip("netns", done.stderr.decode())
+            subprocess.run(["ip", "netns", "add", name], check=True)
             stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False)
         pair = ["ip", "link", "add", "eth0", "netns", names[0], "type", "veth"]
         subprocess.run([*pair, "peer", "name", "eth0", "netns", names[1]], check=True)
@@ -414,10 +412,8 @@ def bed() -> Iterator[Bed]:
 
 def observed(pid: int) -> Report:
     """Advice on the running server; skips without the rights for a profile."""
-    try:
-        return advise(observation.observe(3.0, pid, ""))
-    except MachineLacks as error:
-        skip("perf", error)
+    need("perf")
+    return advise(observation.observe(3.0, pid, ""))
 
 
 def names_of(report: Report) -> list[str]:
@@ -481,11 +477,7 @@ def test_the_access_log_of_nginx_is_first_with_small_files(
     bed: Bed, programs: str, site: Path
 ) -> None:
     # Without sendfile nginx writes header and body together, which is cheaper for 612 bytes.
-    nginx = next(
-        (path for path in ("/usr/sbin/nginx", "/usr/bin/nginx") if Path(path).exists()), ""
-    )
-    if not nginx:
-        skip("peers", "nginx is not installed")
+    nginx = program("nginx")
     file = site / "nginx.conf"
     folders = "".join(
         f"{name}_temp_path {site}/{name};"

@@ -20,6 +20,7 @@ import pytest
 from patience import PATIENCE_S, eventually
 from perpacket.errors import MachineLacks
 from perpacket.measure import agent
+from probes import need
 from requirements import skip
 
 pytestmark = pytest.mark.live
@@ -100,9 +101,7 @@ def own_agent() -> str:
         own = str(agent.find())
     except MachineLacks as error:
         skip("agent", error)
-    done = subprocess.run([own, "probe", "--format", "json"], capture_output=True, check=False)
-    if json.loads(done.stdout)["backend"] == "none":
-        skip("perf", "whole processors cannot be profiled")
+    need("perf")
     return own
 
 

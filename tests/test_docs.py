@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from probes import LACKS
 from requirements import skip
 
 ROOT = Path(__file__).parents[1]
@@ -81,7 +82,10 @@ def skip_unless_possible(page: Path) -> None:
     for need in needs:
         assert need in known, f"{page.name} needs {need}, which is no capability of doctor"
         if known[need]:
-            skip(CAPABILITIES.get(need, need), known[need])
+            name = CAPABILITIES.get(need, need)
+            is_absent = name not in LACKS or LACKS[name]()
+            assert is_absent, f"doctor reports that {need} is missing: {known[need]}"
+            skip(name, known[need])
     if "--cpus 0" in commands(page) and not {0, 1} <= os.sched_getaffinity(0):
         skip("processors", "this process may not use processors 0 and 1")
 

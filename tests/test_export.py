@@ -29,6 +29,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from patience import PATIENCE_S, eventually
 from perpacket.errors import MachineLacks
 from perpacket.measure import agent
+from probes import program
 from requirements import skip
 
 pytestmark = pytest.mark.live
@@ -43,14 +44,6 @@ FIRST_SCRAPE_S = 2.0
 
 REQUESTS_S = 400
 """Requests a second of the load."""
-
-
-def program(name: str) -> str:
-    """The path of a program of Debian's package `prometheus`."""
-    found = shutil.which(name)
-    if found is None:
-        skip("peers", f"{name} is not installed")
-    return found
 
 
 def free_port() -> int:
@@ -399,13 +392,15 @@ def test_the_page_needs_no_more_rights_than_the_unit_grants(tmp_path: Path) -> N
         assert 'limit="no_perf"' in text
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="peers: no systemd-analyze")
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "perpacket-export.service"
     text = (MONITORING / unit.name).read_text()
     unit.write_text(text.replace("/usr/local/bin/perpacket-agent", own_agent()))
     done = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+        [program("systemd-analyze"), "verify", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert unit.name not in done.stderr  # It also prints what is wrong with other units.

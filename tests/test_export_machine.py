@@ -18,9 +18,8 @@ import pytest
 from patience import eventually
 from perpacket.emulate import files, kernel, qemu
 from perpacket.emulate.archive import Archive
-from perpacket.errors import MachineLacks
 from perpacket.measure import agent
-from requirements import skip
+from probes import need
 
 pytestmark = [pytest.mark.live, pytest.mark.full]
 
@@ -87,12 +86,10 @@ def archive() -> bytes:
 def stages(tmp_path_factory: pytest.TempPathFactory) -> Stages:
     """The counters of the guest at each stage."""
     folder = tmp_path_factory.mktemp("guest")
-    try:
-        program = qemu.find().program
-        (folder / "kernel").write_bytes(kernel.from_package().image)
-        (folder / "archive").write_bytes(archive())
-    except MachineLacks as lack:
-        skip("qemu", lack)
+    need("qemu")
+    program = qemu.find().program
+    (folder / "kernel").write_bytes(kernel.from_package().image)
+    (folder / "archive").write_bytes(archive())
     console, monitor = folder / "console", folder / "monitor"
     console.touch()
     options = ["-smp", "2", "-m", "768", "-display", "none", "-no-reboot", "-nic", "none"]

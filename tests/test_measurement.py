@@ -43,6 +43,7 @@ from perpacket.study import library
 from perpacket.study.point import Point
 from perpacket.study.runner import SetupDescription
 from perpacket.study.study import Study
+from probes import need
 from quiet import skip_if_disturbed
 from requirements import skip
 
@@ -532,24 +533,11 @@ def test_a_testbed_describes_itself_in_the_environment() -> None:
 
 def real_agent() -> str:
     """The agent of this installation; skips the test if it cannot profile."""
+    need("perf")
     try:
-        found = str(agent.find())
-        done = subprocess.run(
-            [found, "probe", "--format", "json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
-    except (MachineLacks, OSError) as error:
+        return str(agent.find())
+    except MachineLacks as error:
         skip("agent", error)
-    if done.returncode:
-        pytest.fail(f"the agent's probe failed: {done.stderr.strip()}")
-    lacking = [one for one in json.loads(done.stdout)["capabilities"] if not one["available"]]
-    for capability in lacking:
-        if capability["name"] in ("perf_cpu_wide", "kernel_symbols"):
-            skip("perf", f"{capability['name']}: {capability['detail']}")
-    return found
 
 
 @pytest.mark.live

@@ -7,7 +7,6 @@ names what is missing.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +16,10 @@ import pytest
 import quiet
 from patience import PATIENCE_S
 from perpacket.analysis import statistics
-from perpacket.errors import MachineLacks
-from perpacket.measure import agent, hosts
+from perpacket.measure import hosts
 from perpacket.measure.hosts import contract
 from perpacket.measure.hosts.network import DEVICE
+from probes import need
 from quiet import skip_or_fail
 from requirements import DISTURBED, skip
 
@@ -50,25 +49,13 @@ NETWORKS: dict[str, Callable[[], contract.Testbed]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def needs_profiles() -> None:
-    try:
-        path = agent.find()
-    except MachineLacks as error:
-        skip("agent", error)
-    probed = subprocess.run(
-        [path, "probe", "--format", "json"], capture_output=True, text=True, check=False
-    )
-    found = json.loads(probed.stdout)["capabilities"]
-    available = {one["name"]: one["available"] for one in found}
-    for name in ("perf_cpu_wide", "kernel_symbols"):
-        if not available[name]:
-            skip("perf", f"the machine lacks {name}")
+    need("perf")
 
 
 def started(network: str) -> contract.Testbed:
-    try:
-        return NETWORKS[network]()
-    except MachineLacks as error:
-        skip("netns", error)
+    if network != "loopback":
+        need("netns")
+    return NETWORKS[network]()
 
 
 def serve(
@@ -159,8 +146,6 @@ def test_a_known_cost_per_frame_in_the_driver_is_measured() -> None:
             serve(bed, ("--rate", "4000"))
             command = [sys.executable, str(SPIN), bed.server.agent(), DEVICE, str(PAIRS)]
             done = bed.server.run(command, timeout_s=PATIENCE_S)
-        if done.returncode == 3:
-            skip("perf", done.stderr)
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         known_ns = [cost(pair, "known_ns") for pair in document["pairs"]]

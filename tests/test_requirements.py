@@ -19,6 +19,10 @@ def test_without_perf() -> None:
 
 def test_without_a_reason_that_counts() -> None:
     pytest.skip("I do not feel like it")
+
+@pytest.mark.skipif(True, reason="peers: there is no other server")
+def test_with_a_mark() -> None:
+    pass
 """
 
 
@@ -43,16 +47,21 @@ def run(tmp_path: Path, required: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_missing_capability_skips_and_is_recorded(tmp_path: Path) -> None:
     done = run(tmp_path, "netns")
-    assert "1 failed, 1 skipped" in done.stdout
+    assert "1 failed, 2 skipped" in done.stdout
     assert (tmp_path / "skips").read_text() == (
         "perf: test_it.py::test_without_perf: nobody may sample\n"
+        "peers: test_it.py::test_with_a_mark: there is no other server\n"
     )
 
 
 def test_a_missing_capability_fails_where_it_is_required(tmp_path: Path) -> None:
-    done = run(tmp_path, "netns,perf")
-    assert "2 failed" in done.stdout
-    assert "perf is required here (PERPACKET_REQUIRE), but: nobody may sample" in done.stdout
+    done = run(tmp_path, "peers,perf")
+    assert "2 failed, 1 error" in done.stdout
+    for lack in (
+        "perf is required here (PERPACKET_REQUIRE), but: nobody may sample",
+        "peers is required here (PERPACKET_REQUIRE), but: there is no other server",
+    ):
+        assert lack in done.stdout
 
 
 @pytest.mark.parametrize("required", ["", "perf"])

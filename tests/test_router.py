@@ -35,8 +35,8 @@ from perpacket.study.lengths import LENGTHS, Length
 from perpacket.study.point import Point
 from perpacket.study.quantities import QUANTITIES
 from printed import printed_figures
+from probes import need
 from quiet import skip_if_disturbed, skip_or_fail
-from requirements import skip
 
 EXPERIMENTS = library.experiments("router")
 
@@ -356,11 +356,8 @@ def test_where_perf_is_forbidden_the_kernels_accounts_are_used(
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Routed]:
-    try:
-        opened = testbed.routed(hosts=3)
-    except MachineLacks as error:
-        skip("netns", error)
-    with opened as routed:
+    need("netns")
+    with testbed.routed(hosts=3) as routed:
         yield routed
 
 
@@ -409,11 +406,8 @@ def test_devices_neither_merge_frames_nor_omit_checksums(bed: Routed) -> None:
 
 @pytest.mark.live
 def test_a_router_is_removed_and_adds_no_latency() -> None:
-    try:
-        opened = testbed.routed(hosts=2)
-    except MachineLacks as error:
-        skip("netns", error)
-    with opened as routed:
+    need("netns")
+    with testbed.routed(hosts=2) as routed:
         names = [port.router.rpartition(":")[0] for port in routed.ports]
         assert all((Path("/run/netns") / name).exists() for name in names)
         routed.set_latency(0)
@@ -442,10 +436,9 @@ def test_the_real_router_makes_observations(tmp_path: Path) -> None:
         ("search.resolution", "0.9"),
         ("profile.events", "accounts"),
     )
+    need("netns")
     try:
         directory = start.run(study, tmp_path / "run", seeds=(1,), overrides=quick)
-    except MachineLacks as error:
-        skip("netns", error)
     except RunFailed as error:
         skip_or_fail(str(error))
     captured = directory.environment()["testbed"]

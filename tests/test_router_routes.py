@@ -19,7 +19,7 @@ import pytest
 from far import SSHD
 from patience import PATIENCE_S, eventually
 from perpacket import executables
-from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure import agent
 from perpacket.measure import hosts as testbed
 from perpacket.measure.host_files import text_of
@@ -36,6 +36,7 @@ from perpacket.measure.router.summary import Window, summarize_tcp
 from perpacket.run.directory import RunDirectory
 from perpacket.study import library
 from perpacket.study.point import Point
+from probes import need
 from quiet import skip_if_disturbed
 from requirements import skip
 from test_router import FakeRouted
@@ -146,11 +147,8 @@ def test_with_hosts_on_its_processors_the_router_has_no_processor_time() -> None
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Routed]:
-    try:
-        opened = testbed.routed(hosts=4)
-    except MachineLacks as error:
-        skip("netns", error)
-    with opened as routed:
+    need("netns")
+    with testbed.routed(hosts=4) as routed:
         yield routed
 
 
@@ -223,8 +221,7 @@ def test_the_receive_work_of_a_pair_moves_to_a_processor_and_back(bed: Routed) -
 
     def processors() -> int:
         done = bed.server.run(command, timeout_s=PATIENCE_S)
-        if done.returncode:
-            skip("netns", done.stderr)
+        assert done.returncode == 0, done.stderr
         return int(done.stdout.replace(",", ""), 16)
 
     before = processors()

@@ -25,6 +25,7 @@ from perpacket.measure.hosts.namespaces import Namespaces
 from perpacket.measure.hosts.network import address
 from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.processors import SHARED, Division, divide
+from probes import need
 from requirements import skip
 
 PYTHON = sys.executable
@@ -71,10 +72,7 @@ def shortest_round_trip_s(bed: contract.Testbed, client: int = 0) -> float:
 
 @pytest.fixture(scope="module")
 def needs_namespaces() -> None:
-    try:
-        hosts.namespaces().__exit__(None, None, None)
-    except MachineLacks as error:
-        skip("netns", error)
+    need("netns")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from perpacket.measure.web import peers
 from perpacket.measure.web.plan import Plan
 from perpacket.study import library
 from perpacket.study.point import Point
-from requirements import skip
+from probes import need, program
 
 HANDSHAKE_US, BYTE_US, REQUEST_US = 700.0, 0.0005, 3.0
 
@@ -110,6 +110,8 @@ factors.load.tls_version = ["1.2", "1.3"]
 
 @pytest.mark.live
 def test_both_servers_serve_both_versions_over_tls(tmp_path: Path) -> None:
+    need("perf")
+    program("nginx")
     (tmp_path / "small.toml").write_text(STUDY)
     words = ("study", "run", str(tmp_path / "small.toml"), "--output", str(tmp_path / "run"))
     done = subprocess.run(
@@ -119,8 +121,6 @@ def test_both_servers_serve_both_versions_over_tls(tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    if done.returncode == 3 or "there is no nginx" in done.stderr:
-        skip("peers", done.stderr)
     assert done.returncode == 0, done.stderr
     results = [
         json.loads(file.read_text())["result"]

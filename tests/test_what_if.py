@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -36,7 +35,7 @@ from perpacket.study.lengths import LENGTHS, Length
 from perpacket.study.point import Point
 from perpacket.study.runner import Outcome, SetupDescription
 from perpacket.study.study import Study
-from requirements import skip
+from probes import need
 from test_printed_keys import undocumented
 
 COSTS = {"nft-rules=200": 1.4, "access-log=off": 0.8, "open-file-cache=on": 0.9, "tso=off": 1.1}
@@ -349,12 +348,7 @@ y = "cost.cpu_us_per_unit"
 @pytest.fixture(name="live")
 def live_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a small study; skips without namespaces."""
-    if os.geteuid() != 0:
-        skip("netns", "only root makes namespaces")
-    try:
-        hosts.namespaces().__exit__(None, None, None)
-    except MachineLacks as error:
-        skip("netns", error)
+    need("netns")
     monkeypatch.setenv("PERPACKET_JOURNAL", str(tmp_path / "journal"))
     return tmp_path
 

@@ -6,7 +6,7 @@ mod command;
 #[path = "../../profiler/tests/quiet/mod.rs"]
 mod quiet;
 
-use perpacket_requirements::skip;
+use perpacket_requirements::{lacks_perf, skip};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -31,14 +31,6 @@ fn probed() -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn cannot_profile() -> bool {
-    let lacking = probed()["backend"] == "none";
-    if lacking {
-        skip("perf", "whole processors cannot be profiled");
-    }
-    lacking
-}
-
 #[test]
 fn a_probe_reports_the_cost_of_each_missing_capability() {
     let found = probed();
@@ -55,7 +47,7 @@ fn a_probe_reports_the_cost_of_each_missing_capability() {
 
 #[test]
 fn a_profile_is_one_document_on_standard_output() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     let output = agent(&["profile", "--duration", "0.5", "--format", "json"]);
@@ -78,7 +70,7 @@ fn a_profile_is_one_document_on_standard_output() {
 
 #[test]
 fn a_full_disk_does_not_lose_the_report() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     for option in ["--pprof", "--folded"] {
@@ -111,7 +103,7 @@ fn an_empty_control_group_is_refused() {
 
 #[test]
 fn every_taxonomy_has_a_table() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     for taxonomy in ["layers", "regions", "modules", "categories", "host-stack"] {
@@ -136,7 +128,7 @@ fn a_profile_from_accounts_does_not_mention_rules() {
 
 #[test]
 fn each_window_is_one_line() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     let output = agent(&[
@@ -195,7 +187,7 @@ fn without_permission_the_error_names_the_setting() {
 
 #[test]
 fn the_error_of_a_failed_command_follows_its_profile() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     let output = agent(&["profile", "--format", "json", "--", "sh", "-c", "exit 7"]);
@@ -242,7 +234,7 @@ fn show_config_prints_a_configuration_file() {
 
 #[test]
 fn a_known_user_time_of_each_request_is_found() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     quiet::judge(|| {

@@ -8,7 +8,7 @@
 
 mod quiet;
 
-use perpacket_requirements::{DISTURBED, skip};
+use perpacket_requirements::{DISTURBED, lacks_perf, skip};
 use std::env;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use perpacket_profiler::settings::Events;
-use perpacket_profiler::{End, ProfileError, Profiler, Report, Settings, probe};
+use perpacket_profiler::{End, ProfileError, Profiler, Report, Settings};
 use quiet::Verdict;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -47,24 +47,6 @@ fn too_little_work(report: &Report) -> Option<String> {
 fn too_few_samples(missing_share: f64) -> Option<String> {
     (missing_share > MAX_MISSING_SHARE)
         .then(|| format!("{missing_share:.2} of the timer's samples are missing"))
-}
-
-fn cannot_profile() -> bool {
-    let found = probe();
-    let lacking = found.get("perf_cpu_wide").is_none_or(|one| !one.available);
-    if lacking {
-        skip("perf", "whole processors cannot be profiled");
-    }
-    lacking
-}
-
-fn no_symbols() -> bool {
-    let found = probe();
-    let lacking = found.get("kernel_symbols").is_none_or(|one| !one.available);
-    if lacking {
-        skip("perf", "the kernel hides its symbols");
-    }
-    lacking
 }
 
 /// This is not a test: `Server` runs it in another process. It answers a byte 0 at once, and a byte
@@ -241,7 +223,7 @@ fn run(settings: Settings) -> Result<(Report, End), ProfileError> {
 
 #[test]
 fn a_profile_finds_the_known_cost_of_a_request() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     quiet::judge(|| {
@@ -270,7 +252,7 @@ fn a_profile_finds_the_known_cost_of_a_request() {
 
 #[test]
 fn serving_over_loopback_leaves_little_unclaimed_and_layers_sum_to_the_total() {
-    if cannot_profile() || no_symbols() {
+    if lacks_perf() {
         return;
     }
     quiet::judge(|| {
@@ -306,7 +288,7 @@ fn serving_over_loopback_leaves_little_unclaimed_and_layers_sum_to_the_total() {
 
 #[test]
 fn folded_stacks_name_programs_and_kernel_functions() {
-    if cannot_profile() || no_symbols() {
+    if lacks_perf() {
         return;
     }
     let mut server = Server::start();
@@ -336,7 +318,7 @@ fn folded_stacks_name_programs_and_kernel_functions() {
 
 #[test]
 fn every_kind_of_miss_is_counted_or_named() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     let settings = Settings {
@@ -359,7 +341,7 @@ fn every_kind_of_miss_is_counted_or_named() {
 
 #[test]
 fn a_command_is_profiled_until_it_ends() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     let settings = Settings {
@@ -374,7 +356,7 @@ fn a_command_is_profiled_until_it_ends() {
 
 #[test]
 fn a_command_that_outlives_its_window_is_ended() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -396,7 +378,7 @@ fn a_command_that_outlives_its_window_is_ended() {
 
 #[test]
 fn windows_follow_each_other_until_the_duration_is_over() {
-    if cannot_profile() {
+    if lacks_perf() {
         return;
     }
     let settings = Settings {

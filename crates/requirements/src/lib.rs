@@ -10,10 +10,14 @@
 //! `tests/requirements.py` is the same for the Python tests.
 #![forbid(unsafe_code)]
 
+mod probes;
+
 use std::env;
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write as _;
+
+pub use probes::{lacks_perf, lacks_xdp};
 
 /// The reason of a skip when other work disturbed a measurement. It is used in place of a
 /// capability. `PERPACKET_REQUIRE` cannot name it, because no machine can guarantee that nothing
