@@ -13,7 +13,7 @@ import pytest
 
 from patience import eventually
 from perpacket.advise import settings
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from requirements import skip
 
 DEVICE = "trial0"
@@ -26,13 +26,13 @@ class Network:
     name: str
     holder: subprocess.Popen[bytes]
 
-    def place(self, interface: str = DEVICE) -> Place:
-        """The place in the namespace, found by its process."""
-        return Place.of(pid=self.holder.pid, interface=interface)
+    def scope(self, interface: str = DEVICE) -> NetworkScope:
+        """The scope in the namespace, found by its process."""
+        return NetworkScope.of(pid=self.holder.pid, interface=interface)
 
     def open(self, table: Mapping[str, str], interface: str = DEVICE) -> settings.Setting:
         """A setting in the namespace."""
-        return settings.open(table, self.place(interface))
+        return settings.open(table, self.scope(interface))
 
     def run(self, *command: str) -> str:
         """The output of a command in the namespace."""
@@ -62,7 +62,7 @@ def network(queues: int = 2) -> Iterator[Network]:
         skip("netns", error)
     if made.returncode:
         skip("netns", made.stderr.strip())
-    # `Place.of` finds the namespace by a process that runs in it.
+    # `NetworkScope.of` finds the namespace by a process that runs in it.
     holder = subprocess.Popen(
         ["ip", "netns", "exec", name, "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE
     )
