@@ -407,8 +407,8 @@ impl Cpu {
         self.run(Operation::DriverInterrupt);
     }
 
-    /// Fetches the lines of an operation before they are needed, by prefetches or by loads, as
-    /// `kind` says.
+    /// Fetches the lines of an operation before they are needed; `kind` selects prefetches or
+    /// loads.
     pub fn run_ahead(&mut self, operation: Operation, kind: FetchAhead) {
         match kind {
             FetchAhead::Prefetch => self.run_prefetch(operation),
