@@ -25,13 +25,13 @@ class Network:
     name: str
     holder: subprocess.Popen[bytes]
 
-    def place(self, interface: str = DEVICE) -> Place:
-        """The place in the namespace, found by its process."""
-        return Place.of(pid=self.holder.pid, interface=interface)
+    def scope(self, interface: str = DEVICE) -> NetworkScope:
+        """The scope in the namespace, found by its process."""
+        return NetworkScope.of(pid=self.holder.pid, interface=interface)
 
     def open(self, table: Mapping[str, str], interface: str = DEVICE) -> settings.Setting:
         """A setting in the namespace."""
-        return settings.open(table, self.place(interface))
+        return settings.open(table, self.scope(interface))
 
     def run(self, *command: str) -> str:
         """The output of a command in the namespace."""

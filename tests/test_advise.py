@@ -31,8 +31,8 @@ from perpacket.advise import (
 from perpacket.advise.advice import Advice, NotApplicable, Report, advise, judge
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation
-from perpacket.advise.place import Place
 from perpacket.advise.profile import Part, Profile, folded, matcher
 from perpacket.advise.servers import Server
 from perpacket.analysis.statistics import Interval
@@ -112,7 +112,7 @@ def seen(
 
     profile = Profile(document(**(counted or {})), tuple(folded(stacks)))
     links = {"eth0": Link("eth0", 1500, "hardware", 1, "fq")}
-    return Observation(profile, Place(), links, read, server, interfaces=("eth0",))
+    return Observation(profile, NetworkScope(), links, read, server, interfaces=("eth0",))
 
 
 # Expressions.
@@ -379,9 +379,9 @@ class Bed:
         return process.pid
 
     @property
-    def place(self) -> Place:
+    def scope(self) -> NetworkScope:
         """The server's end of the pair of devices."""
-        return Place("eth0", Path("/run/netns", self.server))
+        return NetworkScope("eth0", Path("/run/netns", self.server))
 
     def wait_for(self, pid: int, listens: int) -> None:
         """Wait until the server accepts connections."""
@@ -449,7 +449,7 @@ def site(tmp_path: Path) -> Path:
 def test_segmentation_that_is_off_is_first_under_bulk_sending(bed: Bed, programs: str) -> None:
     off = ("tx-tcp-segmentation", "tx-generic-segmentation")
     for name in off:
-        settings.open({"kind": "ethtool-feature", "feature": name}, bed.place).write("off")
+        settings.open({"kind": "ethtool-feature", "feature": name}, bed.scope).write("off")
     far = bed.start(bed.client, programs, "load", "stream", "--listen", f"{CLIENT}:7001")
     bed.wait_for(far, 7001)
     send = ["load", "stream", "--to", f"{CLIENT}:7001", "--direction", "send"]
@@ -461,7 +461,7 @@ def test_segmentation_that_is_off_is_first_under_bulk_sending(bed: Bed, programs
 @pytest.mark.live
 @pytest.mark.full
 def test_200_rules_in_the_path_are_first(bed: Bed, programs: str, site: Path) -> None:
-    settings.open({"kind": "nft-rules"}, bed.place).write("200")
+    settings.open({"kind": "nft-rules"}, bed.scope).write("200")
     listen = f"{SERVER}:7002"
     pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
     bed.wait_for(pid, 7002)
@@ -515,11 +515,11 @@ def every_setting(pid: int) -> dict[tuple[str, str], str]:
     for change in CHANGES.values():
         for interface in ("eth0", "lo"):
             try:
-                setting = settings.open(change.setting or {}, Place.of(pid, interface))
+                setting = settings.open(change.setting or {}, NetworkScope.of(pid, interface))
                 found[change.name, interface] = setting.read()
             except PerpacketError:
                 continue
-    found.update(Place.of(pid).inside(sysctls))
+    found.update(NetworkScope.of(pid).inside(sysctls))
     return found
 
 

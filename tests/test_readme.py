@@ -7,6 +7,8 @@ import io
 import re
 from pathlib import Path
 
+import pytest
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
@@ -27,3 +29,21 @@ def test_the_first_simulation_has_the_rate_of_the_readme() -> None:
     assert shown is not None
     outcome = simulate("W-1024-P-N-FCFS-400", seed=1)
     assert f"{outcome['requests_per_s']:,.0f}" == shown.group(1)
+
+
+@pytest.mark.slow
+def test_the_handoff_table_has_the_gains_that_the_demo_prints(tmp_path: Path) -> None:
+    from perpacket.cli.demo import paper_text, simulated_text
+    from perpacket.demo import handoff
+
+    heading = "| configuration | gain in requests/s, published | simulated |\n|---|---|---|\n"
+    shown = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in README.partition(heading)[2].partition("\n\n")[0].splitlines()
+    ]
+    first, *others = handoff.run(tmp_path / "run").rows.items()
+    assert first[0] == "W-0-N-N-FCFS-400"
+    for (name, cells), (words, published, simulated) in zip(others, shown, strict=True):
+        assert handoff.POLICIES[name] in words
+        assert published.replace(" %", "").lstrip("+") == paper_text(cells[0])
+        assert simulated.replace(" %", "").lstrip("+") == simulated_text(cells[0])

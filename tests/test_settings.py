@@ -14,7 +14,7 @@ from a_namespace import DEVICE, Network, net_fixture
 from perpacket.advise import catalogue, journal, settings
 from perpacket.advise.facts import FACTS, Facts
 from perpacket.advise.journal import Outcome
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
 from requirements import skip
 
@@ -125,7 +125,7 @@ def test_an_algorithm_that_the_namespace_does_not_accept_is_refused(net: Network
 
 
 def test_the_control_that_advice_names_is_accepted(net: Network) -> None:
-    seen = cast(Facts, SimpleNamespace(seen=SimpleNamespace(place=net.place())))
+    seen = cast(Facts, SimpleNamespace(seen=SimpleNamespace(scope=net.scope())))
     net.open(CONGESTION).check(str(FACTS["unpaced_control"](seen)))
 
 
@@ -173,7 +173,7 @@ def test_an_unknown_interface_or_process_is_an_error_that_lists_what_exists(net:
         net.open(TSO, "trial7")
     assert DEVICE in caught.value.hint
     with pytest.raises(ConfigurationError, match="no such process"):
-        Place.of(pid=2**22 + 1)
+        NetworkScope.of(pid=2**22 + 1)
 
 
 def test_a_configured_discipline_is_not_replaced(net: Network) -> None:
@@ -194,8 +194,10 @@ def test_without_rights_nothing_is_changed() -> None:
     if os.geteuid() != 0:
         skip("root", "the test becomes another user")
     tables = [(TSO, "off"), (AUTOCORKING, "0"), ({"kind": "link-mtu"}, "1300")]
-    opened = [(settings.open(table, Place(interface="lo")), value) for table, value in tables]
-    opened.append((settings.open({"kind": "nft-rules"}, Place()), "3"))
+    opened = [
+        (settings.open(table, NetworkScope(interface="lo")), value) for table, value in tables
+    ]
+    opened.append((settings.open({"kind": "nft-rules"}, NetworkScope()), "3"))
     for setting, _ in opened:
         setting.read()  # Another user may not be able to import what this needs.
     child = os.fork()
@@ -251,7 +253,7 @@ def test_a_change_of_the_catalogue_is_applied_and_undone_or_refused(
         session.restore([0])
         assert setting.read() == present
         session.apply([0])
-    assert settings.open(table, net.place()).read() == present
+    assert settings.open(table, net.scope()).read() == present
     assert state(net) == before, name
     assert Outcome.FAILED not in [one.outcome for one in session.undone]
 

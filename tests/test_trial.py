@@ -21,7 +21,7 @@ import pytest
 from a_namespace import DEVICE, Network, network
 from perpacket.advise import added, servers, slope, trial, twin, windows
 from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.servers import NGINX, Directive, Server
 from perpacket.advise.trial import Plan, targets
 from perpacket.advise.windows import order
@@ -160,10 +160,10 @@ def test_a_cost_that_the_profile_does_not_show_has_no_slope() -> None:
 
 def test_a_layer_that_cannot_be_slowed_is_refused_with_those_that_can() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        added.cost_at("tcp", Place(), "")
+        added.cost_at("tcp", NetworkScope(), "")
     assert all(layer in caught.value.hint for layer in ("ip", "ethernet", "user"))
     with pytest.raises(ConfigurationError, match="work"):
-        list(added.cost_at("user", Place(), "http://127.0.0.1/index.html").commands())
+        list(added.cost_at("user", NetworkScope(), "http://127.0.0.1/index.html").commands())
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def spend_on_loopback() -> dict[str, int]:
 @pytest.mark.live
 def test_traffic_control_spends_the_time_on_every_packet() -> None:
     with network() as net:
-        done = net.place("lo").inside(spend_on_loopback)
+        done = net.scope("lo").inside(spend_on_loopback)
     assert done["packets"] >= 2 * DATAGRAMS, "each datagram is sent and received"
     assert done["spent_ns"] >= done["packets"] * 2000
 
@@ -361,16 +361,16 @@ def test_a_load_that_does_not_reach_the_server_is_refused_before_it_starts(tmp_p
 @pytest.mark.live
 def test_a_change_that_is_there_already_is_refused() -> None:
     with network() as net:
-        place = net.place()
+        scope = net.scope()
         with pytest.raises(ConfigurationError, match="the setting has this value already"):
-            targets(Plan(("tso=on",), interface=DEVICE), place)
+            targets(Plan(("tso=on",), interface=DEVICE), scope)
 
 
 @pytest.mark.live
 def test_a_twin_listens_in_the_network_namespace_of_its_server(tmp_path: Path) -> None:
     with network() as net, served(tmp_path, inside(net)) as (pid, url):
-        place = Place.of(pid, "")
-        with twin.running(servers.find(pid), ["--coalesce 100us"], url, place) as changed:
+        scope = NetworkScope.of(pid, "")
+        with twin.running(servers.find(pid), ["--coalesce 100us"], url, scope) as changed:
             assert urlsplit(changed).port != urlsplit(url).port
             answered = net.run(str(agent.find()), "load", "http", changed, "--requests", "1")
             assert "200" in answered
@@ -490,7 +490,7 @@ def test_the_way_to_keep_a_change_names_the_namespace_of_the_server() -> None:
     with network() as net:
         pid = net.holder.pid
         plan = Plan(changes=("tso=off",), pid=pid, interface=DEVICE, keep_if="cheaper")
-        (target,) = targets(plan, net.place())
+        (target,) = targets(plan, net.scope())
     assert f"/proc/{pid}/ns/net" in target.permanent
 
 

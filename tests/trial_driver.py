@@ -12,16 +12,16 @@ import os
 import sys
 
 from perpacket.advise import journal, settings
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import RunFailed
 
 FAILED = 4
 
 
-def change_and_restore(place: Place, words: list[str]) -> None:
+def change_and_restore(scope: NetworkScope, words: list[str]) -> None:
     """Apply and restore all settings, one after the other, without an end."""
     tables = [json.loads(table) for table in words[::2]]
-    changes = [(settings.open(table, place), value) for table, value in zip(tables, words[1::2])]  # noqa: B905
+    changes = [(settings.open(table, scope), value) for table, value in zip(tables, words[1::2])]  # noqa: B905
     everything = range(len(changes))
     with journal.begin(changes) as session:
         while True:
@@ -31,14 +31,14 @@ def change_and_restore(place: Place, words: list[str]) -> None:
 
 def main() -> None:
     """Run a child for each line."""
-    place = Place.of(int(sys.argv[1]), sys.argv[2])
+    scope = NetworkScope.of(int(sys.argv[1]), sys.argv[2])
     for table in sys.argv[3::2]:
-        settings.open(json.loads(table), place).read()  # The children need not import.
+        settings.open(json.loads(table), scope).read()  # The children need not import.
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
             try:
-                change_and_restore(place, sys.argv[3:])
+                change_and_restore(scope, sys.argv[3:])
             except RunFailed:
                 os._exit(FAILED)
             finally:

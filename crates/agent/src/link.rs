@@ -291,7 +291,7 @@ fn table(report: &Report) -> String {
         "bytes",
         "full",
         "lost",
-        "not kept",
+        "refused",
         "p50 us",
         "p99 us",
         "max us",
@@ -318,10 +318,10 @@ fn table(report: &Report) -> String {
     }
     let _ = writeln!(
         text,
-        "delays {}: kept means late by at most 50 us at the median and 200 us at the 99th \
-         percentile, and no frame dropped for lack of time\n{:.2} s of CPU time in {:.2} s, {:.2} s \
+        "delays {}: exact means late by at most 50 us at the median and 200 us at the 99th \
+         percentile, and no frame refused\n{:.2} s of CPU time in {:.2} s, {:.2} s \
          of it spinning{}",
-        if report.kept { "kept" } else { "NOT kept" },
+        if report.kept { "exact" } else { "NOT exact" },
         report.cpu_s,
         report.elapsed_s,
         report.spin_s,

@@ -216,7 +216,7 @@ impl ProfileError {
             Self::NoGroup { .. } => {
                 Some("`cat /proc/PID/cgroup` prints the control group of a process")
             }
-            Self::SeveralContainers { .. } => Some("give more letters of the identifier"),
+            Self::SeveralContainers { .. } => Some("write more letters of the identifier"),
             Self::OptionFile { .. } => Some("check the file's name and its permissions"),
             Self::Symbols { .. } => {
                 Some("run `cat /proc/kallsyms > FILE` on the recorded machine, as root")

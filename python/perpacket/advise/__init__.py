@@ -13,7 +13,7 @@
     of_run.py       advice on the points of a measured run
     glance.py       the change most worth trying, found while another verb runs or after it
     advice.py       the changes that apply, ranked, and those that do not, with reasons
-    place.py        a network namespace and an interface in it
+    network_scope.py  a network namespace and an interface in it
     settings/       settings that can be read and written: a file for each kind
     journal.py      the settings that a trial changes, stored before it changes them
     crashed.py      the settings that a killed trial left changed, for `perpacket doctor`

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from perpacket.advise import journal
 from perpacket.advise.journal import Undone
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings.nft import Rules
 from perpacket.errors import ConfigurationError
 from perpacket.measure import agent, live
@@ -29,18 +29,18 @@ Switch = Callable[[int], str]
 class RulesInPath:
     """Rules at each hook of local sockets."""
 
-    place: Place
+    scope: NetworkScope
     amounts: tuple[int, ...] = (100, 200)
     what: str = "rules at each hook"
 
     def commands(self) -> Iterator[str]:
         """`nft` commands."""
         for amount in (*self.amounts, 0):
-            yield Rules(self.place).command(str(amount))
+            yield Rules(self.scope).command(str(amount))
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:
         """Add the table; the journal stores it, so that it is removed if the trial is killed."""
-        with journal.begin([(Rules(self.place), str(self.amounts[-1]))]) as session:
+        with journal.begin([(Rules(self.scope), str(self.amounts[-1]))]) as session:
             session.undone = undone
 
             def switch(amount: int) -> str:
@@ -54,23 +54,23 @@ class RulesInPath:
 class TimeInTrafficControl:
     """Nanoseconds for each packet, when it is received and when it is sent."""
 
-    place: Place
+    scope: NetworkScope
     amounts: tuple[int, ...] = (500, 1000)
     what: str = "ns at each pass of an interface"
 
     def _words(self) -> list[str]:
-        return [str(agent.find()), "add-cost", "--interface", self.place.interface]
+        return [str(agent.find()), "add-cost", "--interface", self.scope.interface]
 
     def commands(self) -> Iterator[str]:
         """The agent's command, which reads amounts from standard input."""
         amounts = " ".join(str(amount) for amount in (*self.amounts, 0))
-        yield self.place.shell(" ".join(["perpacket-agent", *self._words()[1:]]))
+        yield self.scope.shell(" ".join(["perpacket-agent", *self._words()[1:]]))
         yield f"with lines of its standard input: {amounts}"
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:
         """Start the agent, which ends when its standard input ends, also if the trial is killed."""
-        self.place.check_interface()
-        process = self.place.inside(
+        self.scope.check_interface()
+        process = self.scope.inside(
             lambda: subprocess.Popen(
                 self._words(),
                 stdin=subprocess.PIPE,
@@ -151,12 +151,12 @@ LAYERS = ("ip", "ethernet", "user")
 """The layers at which a cost can be added."""
 
 
-def cost_at(layer: str, place: Place, url: str) -> Cost:
+def cost_at(layer: str, scope: NetworkScope, url: str) -> Cost:
     """The cost for a layer; raises `ConfigurationError` for a layer that is not in `LAYERS`."""
     if layer == "ip":
-        return RulesInPath(place)
+        return RulesInPath(scope)
     if layer == "ethernet":
-        return TimeInTrafficControl(place)
+        return TimeInTrafficControl(scope)
     if layer == "user":
         return WorkOfServer(url)
     raise ConfigurationError(

@@ -87,7 +87,7 @@ class Risk(Table):
     text: str
 
 
-class Needs(Table):
+class Requirements(Table):
     """The requirements for applying the change."""
 
     root: bool = False
@@ -128,7 +128,7 @@ class Change(Table):
     evidence: Evidence | None = None
     bound: Bound
     risk: Risk
-    needs: Needs = Field(default_factory=Needs)
+    needs: Requirements = Field(default_factory=Requirements)
     source: Source
 
     @property

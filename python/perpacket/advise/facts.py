@@ -224,7 +224,7 @@ def _kernel_tls(_: Facts) -> bool:
 
 def _unpaced_control(facts: Facts) -> str:
     """A congestion control without pacing timers that the namespace accepts: cubic, else reno."""
-    _, accepted = controls(facts.seen.place)
+    _, accepted = controls(facts.seen.scope)
     return "cubic" if "cubic" in accepted else "reno"
 
 
@@ -283,7 +283,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "frequency_percent": lambda facts: 100 * facts.number("frequency_share"),
     "kernel_tls": _kernel_tls,
     "unpaced_control": _unpaced_control,
-    "rules": lambda facts: links.rules(facts.seen.place),
+    "rules": lambda facts: links.rules(facts.seen.scope),
     "rules_text": _rules_text,
 }
 """Each fact by name."""

@@ -40,7 +40,7 @@ def main() -> int:
             return 1
         # Descriptors keep the namespaces alive. Each setting is opened before the trial begins, so
         # its module is imported already when the guardian must undo.
-        setting.place = setting.place.pinned()
+        setting.scope = setting.scope.pinned()
         setting.read()
         opened[name_of(step)] = setting
     os.write(1, journal.READY)

@@ -20,9 +20,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from perpacket.advise import place as places
-from perpacket.advise import settings
-from perpacket.advise.place import Place
+from perpacket.advise import network_scope, settings
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Gone, Setting
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
 from perpacket.whole_file import write_whole
@@ -75,11 +74,11 @@ class Step:
 
     def open(self) -> Setting:
         """The setting; raises `Gone` if its namespace or interface no longer exists."""
-        place = places.find(self.namespace, self.interface)
-        if place is None or place.cookie != self.cookie:
+        scope = network_scope.find(self.namespace, self.interface)
+        if scope is None or scope.cookie != self.cookie:
             raise Gone(f"{self.title}: its network namespace no longer exists")
         try:
-            setting = settings.open(self.record, place)
+            setting = settings.open(self.record, scope)
         except ConfigurationError as error:
             raise Gone(str(error)) from error
         self.require_interface(setting)
@@ -87,7 +86,7 @@ class Step:
 
     def require_interface(self, setting: Setting) -> None:
         """Raise `Gone` if the interface no longer exists, or another one has its name."""
-        if self.is_of_interface and setting.place.index != self.index:
+        if self.is_of_interface and setting.scope.index != self.index:
             raise Gone(f"{self.title}: the interface no longer exists")
 
     @property
@@ -123,7 +122,7 @@ class Journal:
 
 def path() -> Path:
     """The journal's file: in /run as root, in the user's runtime folder otherwise."""
-    return places.runtime_folder() / "trial.json"
+    return network_scope.runtime_folder() / "trial.json"
 
 
 def left_hint() -> str:
@@ -163,8 +162,8 @@ class Session:
     file: Path
     journal: Journal
     guardian: subprocess.Popen[bytes]
-    places: Sequence[Place] = ()
-    """The places of the settings. During the session, descriptors keep their namespaces alive."""
+    scopes: Sequence[NetworkScope] = ()
+    """The scopes of the settings. During the session, descriptors keep their namespaces alive."""
     undone: list[Undone] = field(default_factory=list)
     """Each setting's state after the end of the session."""
     _kept: set[int] = field(default_factory=set)
@@ -244,9 +243,9 @@ class Session:
             self.guardian.stdin.write(FINISHED)
             self.guardian.stdin.flush()
         self.guardian.communicate()
-        for setting, place in zip(self.settings, self.places, strict=True):
-            setting.place.unpin(place)
-            setting.place = place
+        for setting, scope in zip(self.settings, self.scopes, strict=True):
+            setting.scope.unpin(scope)
+            setting.scope = scope
         return undone
 
 
@@ -267,13 +266,13 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
         steps.append(
             Step(
                 setting.record(),
-                setting.place.interface,
-                setting.place.inode,
+                setting.scope.interface,
+                setting.scope.inode,
                 setting.title(),
                 setting.read(),
                 setting.normal(value),
-                setting.place.cookie,
-                setting.place.index if setting.place.interface else 0,
+                setting.scope.cookie,
+                setting.scope.index if setting.scope.interface else 0,
             )
         )
     own = Journal(BOOT.read_text().strip(), os.getpid(), start_time(os.getpid()), tuple(steps))
@@ -287,11 +286,11 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
         raise
     own = replace(own, guardian=guardian.pid)
     write(file, own)
-    own_places = [setting.place for setting, _ in changes]
+    own_scopes = [setting.scope for setting, _ in changes]
     for setting, _ in changes:
         # The file of the namespace may belong to a process that ends during the trial.
-        setting.place = setting.place.pinned()
-    session = Session([setting for setting, _ in changes], file, own, guardian, own_places)
+        setting.scope = setting.scope.pinned()
+    session = Session([setting for setting, _ in changes], file, own, guardian, own_scopes)
     try:
         yield session
     except BaseException as error:

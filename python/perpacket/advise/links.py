@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from perpacket.advise.expression import NotReadable
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 
 IFF_LOOPBACK = 0x8
 
@@ -29,9 +29,9 @@ class Link:
     """The first IPv4 address of the interface."""
 
 
-def links(place: Place) -> Mapping[str, Link]:
-    """The interfaces of a place's namespace by name."""
-    return place.inside(_links)
+def links(scope: NetworkScope) -> Mapping[str, Link]:
+    """The interfaces of a scope's namespace by name."""
+    return scope.inside(_links)
 
 
 def _links() -> dict[str, Link]:
@@ -54,14 +54,14 @@ def _links() -> dict[str, Link]:
     return found
 
 
-def rules(place: Place) -> int:
+def rules(scope: NetworkScope) -> int:
     """The number of nftables rules in the longest chain.
 
     Raises `NotReadable` without the right to list them.
     """
     if os.geteuid() != 0:
         raise NotReadable("only root can list the rules")
-    return place.inside(_rules)
+    return scope.inside(_rules)
 
 
 def _rules() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from perpacket.advise import links, listening, profile, servers, settings
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.profile import Profile
 from perpacket.advise.servers import Server
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
@@ -42,7 +42,7 @@ class Observation:
     """The measurements and settings from which advice is computed."""
 
     profile: Profile
-    place: Place
+    scope: NetworkScope
     links: Mapping[str, Link]
     read_setting: SettingReader
     server: Server | None = None
@@ -74,8 +74,8 @@ def of_profile(
 ) -> Observation:
     """A profile with the settings of this machine, or of the namespace of a process."""
     _check(pid)
-    place = place_of(pid)
-    found = links.links(place)
+    scope = scope_of(pid)
+    found = links.links(scope)
     if interface and interface not in found:
         raise ConfigurationError(
             f"--interface {interface}: there is no such interface",
@@ -89,16 +89,16 @@ def of_profile(
     link = found.get(names[0]) if names else None
     return Observation(
         measured,
-        place,
+        scope,
         found,
-        setting_reader(place),
+        setting_reader(scope),
         server,
         pid,
         before,
         after,
         names,
         workers,
-        "" if server is None else listening.url(server, workers, link, place.namespace is None),
+        "" if server is None else listening.url(server, workers, link, scope.namespace is None),
     )
 
 
@@ -123,20 +123,20 @@ def busy_interfaces(measured: Profile, found: Mapping[str, Link]) -> tuple[str, 
     return tuple(sorted(names, key=packets, reverse=True))
 
 
-def place_of(pid: int | None) -> Place:
+def scope_of(pid: int | None) -> NetworkScope:
     """The network namespace of a process; without the right to read it, that of this process."""
     try:
-        return Place.of(pid)
+        return NetworkScope.of(pid)
     except MachineLacks:
-        return Place()
+        return NetworkScope()
 
 
-def setting_reader(place: Place) -> SettingReader:
+def setting_reader(scope: NetworkScope) -> SettingReader:
     """A function that reads settings in a network namespace."""
 
     def read(table: Mapping[str, str], interface: str) -> str:
         try:
-            return settings.open(table, replace(place, interface=interface)).read()
+            return settings.open(table, replace(scope, interface=interface)).read()
         except (PerpacketError, settings.Gone) as error:
             raise NotReadable(str(error)) from None
         except OSError as error:

@@ -14,8 +14,8 @@ from perpacket.advise import advice, catalogue
 from perpacket.advise.advice import Advice
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation
-from perpacket.advise.place import Place
 from perpacket.advise.profile import Profile
 from perpacket.advise.servers import SERVE_WEB, Server
 from perpacket.study.point import Point
@@ -98,7 +98,12 @@ def _seen(point: Point, profile: Profile) -> Observation:
         reverse=True,
     )
     return Observation(
-        profile, Place(), links, _not_stored, _server(parameters), interfaces=tuple(busiest[:1])
+        profile,
+        NetworkScope(),
+        links,
+        _not_stored,
+        _server(parameters),
+        interfaces=tuple(busiest[:1]),
     )
 
 

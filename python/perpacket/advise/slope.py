@@ -43,7 +43,7 @@ def fit(
 ) -> Slope:
     """The slope from windows whose `side` is an index into `amounts`, which begin with 0.
 
-    In each block, least squares through its windows give two slopes against the amounts: that of
+    In each block, least squares through its windows have two slopes against the amounts: that of
     the layer's cost and that of the logarithm of throughput. Raises `RunFailed` without two whole
     blocks, or if the profile does not show that the added cost makes the layer dearer.
     """

@@ -29,7 +29,7 @@ from perpacket.advise.effect import (
     unit_of,
 )
 from perpacket.advise.journal import Undone
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Setting
 from perpacket.advise.settings.commands import DONE, Command
 from perpacket.advise.slope import Slope
@@ -159,11 +159,11 @@ Report = Callable[[str, float], None]
 """A function that gets a sentence on the results so far, and the finished share of the windows."""
 
 
-def targets(plan: Plan, place: Place) -> list[Target]:
+def targets(plan: Plan, scope: NetworkScope) -> list[Target]:
     """The changes of a plan; raises `ConfigurationError` or `MachineLacks` if one is impossible."""
-    found = [target_of(text, plan, place) for text in plan.changes]
+    found = [target_of(text, plan, scope) for text in plan.changes]
     if plan.do or plan.undo:
-        command = Command(place, plan.do, plan.undo)
+        command = Command(scope, plan.do, plan.undo)
         command.check(DONE)
         found.append(Target(plan.do, command, DONE))
     if not found:
@@ -179,13 +179,13 @@ def targets(plan: Plan, place: Place) -> list[Target]:
     return found
 
 
-def target_of(text: str, plan: Plan, place: Place) -> Target:
+def target_of(text: str, plan: Plan, scope: NetworkScope) -> Target:
     """One change of the catalogue with its setting, or the option of the server."""
     if text == NOTHING:
         return Target(text)
     change, value = catalogue.find(text)
     if change.setting is not None:
-        setting = settings.open(change.setting, place)
+        setting = settings.open(change.setting, scope)
         if setting.is_readable and setting.read() == setting.normal(value):
             raise ConfigurationError(
                 f"{text}: the setting has this value already",
@@ -221,10 +221,10 @@ def options_of(changes: Sequence[Target]) -> tuple[str, ...]:
 
 def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
     """Carry out a trial. Ctrl-C restores everything and ends the trial with its results so far."""
-    place = Place.of(plan.pid, plan.interface)
+    scope = NetworkScope.of(plan.pid, plan.interface)
     if plan.slope:
-        return run_slope(plan, place, report)
-    found = targets(plan, place)
+        return run_slope(plan, scope, report)
+    found = targets(plan, scope)
     if plan.load is not None:
         plan.load.check(plan.pid)
     outcome = Outcome(changes=tuple(target.text for target in found), counted=plan.counted)
@@ -235,7 +235,7 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
         if session is not None:
             outcome.undone = session.undone
         runner = _TrialRunner(
-            plan, place, running, session, (*notes, *windows.limits_of(place, plan.pid))
+            plan, scope, running, session, (*notes, *windows.limits_of(scope, plan.pid))
         )
         try:
             if plan.factorial:
@@ -250,10 +250,10 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
     return outcome
 
 
-def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
+def run_slope(plan: Plan, scope: NetworkScope, report: Report) -> Outcome:
     """Measure windows with different amounts of an added cost, and fit the slope."""
     plan.check_slope()
-    cost = added.cost_at(plan.slope, place, plan.url)
+    cost = added.cost_at(plan.slope, scope, plan.url)
     if plan.load is not None:
         plan.load.check(plan.pid)
     amounts = (0, *cost.amounts)
@@ -264,7 +264,7 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
         if notes:
             raise MachineLacks(f"--slope {plan.slope}: {notes[0]}", "be root")
         switch = stack.enter_context(added.adding(cost, outcome.undone))
-        runner = _TrialRunner(plan, place, running, None, tuple(windows.limits_of(place, plan.pid)))
+        runner = _TrialRunner(plan, scope, running, None, tuple(windows.limits_of(scope, plan.pid)))
         try:
             runner.blocks(
                 len(amounts),
@@ -286,12 +286,12 @@ def run_slope(plan: Plan, place: Place, report: Report) -> Outcome:
 
 def commands(plan: Plan) -> Iterator[str]:
     """The commands of a trial, as `--dry-run` prints them; this changes nothing."""
-    place = Place.of(plan.pid, plan.interface)
+    scope = NetworkScope.of(plan.pid, plan.interface)
     if plan.slope:
         plan.check_slope()
-        yield from added.cost_at(plan.slope, place, plan.url).commands()
+        yield from added.cost_at(plan.slope, scope, plan.url).commands()
         return
-    for target in targets(plan, place):
+    for target in targets(plan, scope):
         if target.setting is not None:
             present = target.setting.read()
             yield f"change: {target.setting.command(target.value)}"
@@ -326,12 +326,12 @@ class _TrialRunner:
     def __init__(
         self,
         plan: Plan,
-        place: Place,
+        scope: NetworkScope,
         running: windows.Profiler,
         session: journal.Session | None,
         notes: tuple[str, ...],
     ) -> None:
-        self.plan, self.place, self.profiler = plan, place, running
+        self.plan, self.scope, self.profiler = plan, scope, running
         self.session, self.notes = session, notes
         self.partial: list[Trial] = []
         self.has_twin = False
@@ -409,7 +409,7 @@ class _TrialRunner:
         assert self.plan.pid is not None
         server = servers.find(self.plan.pid)
         self.has_twin = True
-        with twin.running(server, options, self.plan.url, self.place) as url:
+        with twin.running(server, options, self.plan.url, self.scope) as url:
             yield url
 
     def blocks(

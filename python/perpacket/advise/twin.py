@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from perpacket.advise import servers
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.servers import Directive, Server
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.hosts.local import free_ports
@@ -35,7 +35,7 @@ GRACE_S = 5.0
 
 
 @contextmanager
-def running(server: Server, options: Sequence[str], url: str, place: Place) -> Iterator[str]:
+def running(server: Server, options: Sequence[str], url: str, scope: NetworkScope) -> Iterator[str]:
     """Start the twin of a server with these options; yields `url` with the twin's address.
 
     Raises `MachineLacks` for servers whose options perpacket does not know, and `RunFailed` if the
@@ -44,13 +44,13 @@ def running(server: Server, options: Sequence[str], url: str, place: Place) -> I
     parts = urlsplit(url)
     if not parts.hostname:
         raise ConfigurationError(f"--url {url}: expected http://HOST:PORT/PATH", parameter="--url")
-    (port,) = place.inside(lambda: free_ports(1))
+    (port,) = scope.inside(lambda: free_ports(1))
     with temporary_folder("twin") as folder:
         os.chmod(folder, 0o755)
         command = command_of(server, options, parts.hostname, port, folder)
-        process = start(command, server, place)
+        process = start(command, server, scope)
         try:
-            wait_until_it_listens(process, command, (parts.hostname, port), place)
+            wait_until_it_listens(process, command, (parts.hostname, port), scope)
             yield parts._replace(netloc=f"{parts.hostname}:{port}").geturl()
         finally:
             stop(process)
@@ -109,7 +109,7 @@ def twin_directives(
     return [pid, *rewritten(server.configuration, "")]
 
 
-def start(command: Sequence[str], server: Server, place: Place) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str], server: Server, scope: NetworkScope) -> subprocess.Popen[bytes]:
     """Start a command beside a server: its user, folder, processors and network namespace."""
     user, group = identity(server)
     cpus = os.sched_getaffinity(server.pid)
@@ -127,7 +127,7 @@ def start(command: Sequence[str], server: Server, place: Place) -> subprocess.Po
         os.sched_setaffinity(process.pid, cpus)
         return process
 
-    return place.inside(begin)
+    return scope.inside(begin)
 
 
 def identity(server: Server) -> tuple[int | None, int | None]:
@@ -146,7 +146,10 @@ def identity(server: Server) -> tuple[int | None, int | None]:
 
 
 def wait_until_it_listens(
-    process: subprocess.Popen[bytes], command: Sequence[str], address: tuple[str, int], place: Place
+    process: subprocess.Popen[bytes],
+    command: Sequence[str],
+    address: tuple[str, int],
+    scope: NetworkScope,
 ) -> None:
     """Return once the twin accepts a connection in the server's network namespace.
 
@@ -161,7 +164,7 @@ def wait_until_it_listens(
                 f"the twin `{' '.join(command)}` ended: {words or 'it printed nothing'}"
             )
         try:
-            place.inside(lambda: socket.create_connection(address, timeout=1).close())
+            scope.inside(lambda: socket.create_connection(address, timeout=1).close())
         except OSError:
             time.sleep(0.05)
         else:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from perpacket.advise import catalogue, journal, servers, settings
 from perpacket.advise.journal import Session
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Setting
 from perpacket.advise.trial import NOTHING
 from perpacket.analysis.changes import BEST, PARAMETER, corrected, is_cheaper
@@ -211,10 +211,10 @@ def settings_of(text: str, testbed: Testbed) -> list[tuple[Setting, str]]:
         return []
     both = change.setting["kind"] in BOTH_ENDS
     hosts = [testbed.server, *(testbed.clients if both else ())]
-    return [(settings.open(change.setting, place_of(host)), value) for host in hosts]
+    return [(settings.open(change.setting, scope_of(host)), value) for host in hosts]
 
 
-def place_of(host: Host) -> Place:
+def scope_of(host: Host) -> NetworkScope:
     """The network namespace of a host, and its interface."""
     if not isinstance(host, LocalHost) or host.namespace is None:
         raise MachineLacks(
@@ -222,7 +222,7 @@ def place_of(host: Host) -> Place:
             "a machine",
             "be root, and run it with `--testbed namespaces`",
         )
-    return Place(DEVICE, Path(f"/proc/self/fd/{host.namespace}"))
+    return NetworkScope(DEVICE, Path(f"/proc/self/fd/{host.namespace}"))
 
 
 def second_stage(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from perpacket.advise.effect import Window
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import MachineLacks, RunFailed
 from perpacket.measure import agent, live
 
@@ -317,13 +317,13 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def limits_of(place: Place, pid: int | None) -> list[str]:
+def limits_of(scope: NetworkScope, pid: int | None) -> list[str]:
     """Sentences on the limits of an interface and, without `pid`, on which programs are counted."""
     found = [] if pid is not None else [NO_SERVER]
-    if not place.interface:
+    if not scope.interface:
         return found
-    name = place.interface
-    if place.inside(Path(f"/sys/class/net/{name}/device").exists):
+    name = scope.interface
+    if scope.inside(Path(f"/sys/class/net/{name}/device").exists):
         return found
     return [
         *found,

@@ -1,7 +1,7 @@
 """The cost of TLS: a handshake, a byte and a request, fitted to a run of the study `tls-cost`.
 
 TLS adds `request + handshake / R + byte * S` to the cost of a request, for R requests of a
-connection and S bytes of a response. In each block, least squares give the three costs. The
+connection and S bytes of a response. In each block, the three costs are a least-squares fit. The
 intervals are over the blocks.
 """
 

@@ -73,7 +73,7 @@ def shares_of_responses(
 ) -> dict[str, Interval]:
     """The share of the variation that each part explains, in per cent.
 
-    `responses` has a row for each run of the design. The jackknife over blocks gives the intervals
+    `responses` has a row for each run of the design. The intervals are by the jackknife over blocks
     (Efron and Stein, The Jackknife Estimate of Variance, Annals of Statistics 9, 1981), cut to 0
     and 100. With fewer than three blocks there are no intervals: the jackknife leaves one block
     out, and if only one block remains, it has no error term.

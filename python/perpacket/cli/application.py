@@ -48,7 +48,7 @@ def list_applications(output_format: FormatOption = Format.TABLE) -> None:
     if output_format is Format.JSON:
         output.write_json({"schema": SCHEMA, "applications": rows})
         return
-    headings = ("name", "application", "stands for", "options", "state")
+    headings = ("name", "application", "in place of", "options", "state")
     shown = [
         (
             str(row["name"]),

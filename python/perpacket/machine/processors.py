@@ -32,7 +32,7 @@ TWO = Check(
     "two_processors",
     Group.PROCESSORS,
     "server and clients share a processor: the clients' work delays the server",
-    "give this machine or container another processor, or put the clients on another machine",
+    "add a processor to this machine or container, or put the clients on another machine",
 )
 ALL = Check(
     "all_processors",

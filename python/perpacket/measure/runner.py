@@ -126,7 +126,7 @@ def check_server_commands(server: Host, commands: Iterable[str]) -> None:
                 f"{server.name}",
                 parameter="server.command",
                 value=command,
-                hint="install it there, or give the path of the program",
+                hint="install it there, or name the program by its path",
             )
 
 

@@ -61,7 +61,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DocumentPlace:
     """A table or figure of a document, with what a study shows of it."""
 
     name: str

@@ -35,7 +35,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from perpacket.errors import ConfigurationError
-from perpacket.study.published import JudgedBy, Place, Published
+from perpacket.study.published import DocumentPlace, JudgedBy, Published
 from perpacket.study.quantities import QUANTITIES
 from perpacket.study.validation import problem_text
 
@@ -149,15 +149,15 @@ def rows_about(
     )
 
 
-def places_of(rows: Sequence[PlaceRow], charts: Collection[str]) -> tuple[Place, ...]:
-    """The places as `Place`, in the file's order; `charts` are the titles of the study's charts.
+def places_of(rows: Sequence[PlaceRow], charts: Collection[str]) -> tuple[DocumentPlace, ...]:
+    """The rows as `DocumentPlace`, in the file's order; `charts` are the titles of the charts.
 
     Raises `ConfigurationError` naming a place with a chart that the study does not have.
     """
     for row in rows:
         if unknown := sorted(set(row.charts) - set(charts)):
             raise ConfigurationError(f"place {row.name}: the study has no chart {unknown[0]!r}")
-    return tuple(Place(row.name, row.title, tuple(row.charts), row.reason) for row in rows)
+    return tuple(DocumentPlace(row.name, row.title, tuple(row.charts), row.reason) for row in rows)
 
 
 def places_in(where: str) -> list[str]:

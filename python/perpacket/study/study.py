@@ -14,7 +14,7 @@ from perpacket.study.contest import Contest
 from perpacket.study.designs import TwoLevelDesign
 from perpacket.study.figure import Figure
 from perpacket.study.point import Point, StudyError, check_points
-from perpacket.study.published import Place, Published
+from perpacket.study.published import DocumentPlace, Published
 from perpacket.study.runner import MEASURED_RUNNERS, Divided, MeasuredRunner, NamedRunner, Runner
 from perpacket.study.stopping import DEFAULT_CONFIDENCE, Stopping
 
@@ -41,7 +41,7 @@ class Study:
     figures: tuple[Figure, ...] = ()
     published: tuple[Published, ...] = ()
     """The rows of the document that a run is compared with."""
-    places: tuple[Place, ...] = ()
+    places: tuple[DocumentPlace, ...] = ()
     """The tables and figures of the document, in its order, if its file names them."""
     contests: tuple[Contest, ...] = ()
 

@@ -39,7 +39,7 @@ pub trait Outgoing: 'static {
     fn next_file_part(&self) -> Option<(Arc<OwnedFd>, u64, u64)>;
 
     /// Calls `action` with the pieces in memory before the next part of a file, but with at most
-    /// as many as one message can hold. The pieces borrow from `self`, so their addresses are valid
+    /// as many as fit in one message. The pieces borrow from `self`, so their addresses are valid
     /// until `self` changes.
     fn with_slices<'a, T>(&'a self, action: impl FnOnce(&[IoSlice<'a>]) -> T) -> T;
 }

@@ -17,7 +17,7 @@ use super::session::{Session, SessionRequest};
 /// (`MSG_TRUNC`, tcp(7)). Copying a smaller rest is cheaper than the additional call.
 const DROP_FROM_BYTES: u64 = 65_536;
 /// Receive buffer of a connection with a line speed. With a small buffer, the server can send only
-/// as fast as the line. Otherwise this machine's memory would take the bytes sooner. The kernel
+/// as fast as the line. Otherwise this machine's memory would accept the bytes sooner. The kernel
 /// doubles the size for its own overhead.
 const PACED_BUFFER_BYTES: usize = 32_768;
 

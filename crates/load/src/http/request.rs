@@ -33,7 +33,7 @@ pub(crate) struct RequestWriter {
 /// Parts of a request that depend on the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
-    /// Whether the request tells the server to close the connection.
+    /// Whether the request has `Connection: close`.
     pub close: bool,
     /// Date of the client's copy.
     pub copy_date: &'a [u8; DATE_BYTES],

@@ -193,7 +193,7 @@ impl<'a> File<'a> {
     /// Parses everything except the records.
     ///
     /// # Errors
-    /// The error says what is wrong with the file.
+    /// The reason why the file cannot be read.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         match bytes.get(..8) {
             Some(magic) if magic == MAGIC => {}

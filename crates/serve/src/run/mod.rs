@@ -247,7 +247,7 @@ fn connection_limit(settings: &Settings) -> Result<usize, ServeError> {
         None if descriptors <= RESERVED_DESCRIPTORS => Err(ServeError::Lacking {
             what: "descriptors",
             problem: format!(
-                "{descriptors} allowed, {RESERVED_DESCRIPTORS} are kept for files: raise \
+                "{descriptors} allowed, {RESERVED_DESCRIPTORS} are reserved for files: raise \
                  `ulimit -n`, or set --max-connections"
             ),
         }),

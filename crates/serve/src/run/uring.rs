@@ -246,10 +246,10 @@ impl Loop<'_> {
                     connection.input.extend_from_slice(bytes);
                     connection.has_requests = true;
                 }
-                if let Receiving::Multishot(standing) = connection.operations.receiving
+                if let Receiving::Multishot(armed) = connection.operations.receiving
                     && connection.input.len() > MAX_WAITING_BYTES
                 {
-                    self.ring.stop(standing);
+                    self.ring.stop(armed);
                 }
             }
         }

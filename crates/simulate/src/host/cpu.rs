@@ -113,7 +113,7 @@ impl Rotating {
 
 /// One line of the current instance of a structure.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct StructureLine {
     structure: Structure,
     offset: u32,
 }
@@ -134,9 +134,9 @@ struct Plan {
     /// Cycles without stalls.
     base_cycles: u64,
     /// In the order of the touches. `rotated` marks the lines of a rotation.
-    places: Box<[Place]>,
+    lines: Box<[StructureLine]>,
     rotated: Box<[Rotated]>,
-    /// Lines of the shared structure, after those of `places`.
+    /// Lines of the shared structure, after those of `lines`.
     shared: Box<[InTurn]>,
     /// Touches that access another structure part by part. Their lines follow those of `shared`.
     in_turn: Box<[Touch]>,
@@ -145,26 +145,26 @@ struct Plan {
 impl Plan {
     /// The plan of an operation; `shared` has the lines of the shared structure.
     fn new(footprint: &Footprint, cycles_per_instruction: f64, shared: &[Line]) -> Self {
-        let mut places = Vec::new();
+        let mut lines = Vec::new();
         let mut rotated = Vec::new();
         let whole = |touch: &&Touch| touch.every == 1 && !touch.structure.is_scattered();
         for touch in footprint.touches.iter().filter(whole) {
-            let first = places.len();
-            places.extend((touch.first..touch.end).map(|offset| Place {
+            let first = lines.len();
+            lines.extend((touch.first..touch.end).map(|offset| StructureLine {
                 structure: touch.structure,
                 offset,
             }));
             rotated.extend(touch.rotation.map(|rotation| Rotated {
                 rotation,
                 first,
-                end: places.len(),
+                end: lines.len(),
             }));
         }
         Self {
             layer: footprint.layer,
             instructions: footprint.instructions,
             base_cycles: (footprint.instructions as f64 * cycles_per_instruction).round() as u64,
-            places: places.into(),
+            lines: lines.into(),
             rotated: rotated.into(),
             shared: footprint.touches_of(Structure::Shared, shared),
             in_turn: footprint
@@ -183,7 +183,7 @@ impl Plan {
             .in_turn
             .iter()
             .map(|touch| (touch.end - touch.first) as usize);
-        self.places.len() + shared.chain(in_turn).sum::<usize>()
+        self.lines.len() + shared.chain(in_turn).sum::<usize>()
     }
 }
 
@@ -339,7 +339,7 @@ impl Cpu {
     pub fn run(&mut self, operation: Operation) {
         let plan = &self.plans[operation as usize];
         let call = self.costs[operation as usize].calls;
-        let mut count = plan.places.len();
+        let mut count = plan.lines.len();
         for shared in &plan.shared {
             let part = shared.of_call(call);
             self.lines[count..count + part.len()].copy_from_slice(part);
@@ -352,8 +352,8 @@ impl Cpu {
             }
         }
         let lines = &mut self.lines[..count];
-        for (line, place) in lines.iter_mut().zip(&plan.places) {
-            *line = Line(self.bases[place.structure as usize].0 + place.offset);
+        for (line, planned) in lines.iter_mut().zip(&plan.lines) {
+            *line = Line(self.bases[planned.structure as usize].0 + planned.offset);
         }
         for rotated in &plan.rotated {
             let count = rotated.end - rotated.first;
@@ -407,8 +407,8 @@ impl Cpu {
         self.run(Operation::DriverInterrupt);
     }
 
-    /// Fetches the lines of an operation before they are needed, by prefetches or by loads, as
-    /// `kind` says.
+    /// Fetches the lines of an operation before they are needed; `kind` selects prefetches or
+    /// loads.
     pub fn run_ahead(&mut self, operation: Operation, kind: FetchAhead) {
         match kind {
             FetchAhead::Prefetch => self.run_prefetch(operation),
@@ -419,8 +419,8 @@ impl Cpu {
     /// Issues prefetches of an operation's lines. The cost is that of its instructions.
     fn run_prefetch(&mut self, operation: Operation) {
         let plan = &self.plans[operation as usize];
-        for place in &plan.places {
-            let line = Line(self.bases[place.structure as usize].0 + place.offset);
+        for planned in &plan.lines {
+            let line = Line(self.bases[planned.structure as usize].0 + planned.offset);
             self.memory.prefetch(line, self.now);
         }
         self.now += plan.base_cycles;

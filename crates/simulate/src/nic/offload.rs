@@ -144,7 +144,7 @@ impl Nic {
         host.command_taken(&command);
         let end = self.offloaded.entry(id).end.as_mut();
         match (command.kind, end) {
-            (CommandKind::Handoff, _) => self.take(id, host, context),
+            (CommandKind::Handoff, _) => self.accept(id, host, context),
             (CommandKind::Restore, _) => self.restore(id, host, context),
             (CommandKind::Forward(segment), Some(_)) => {
                 self.take_segment(id, &segment, host, context);
@@ -185,7 +185,7 @@ impl Nic {
     }
 
     /// Runs a connection from now on, with the host's state of it.
-    fn take(&mut self, id: ConnectionId, host: &mut impl HostMemory, context: &mut Context) {
+    fn accept(&mut self, id: ConnectionId, host: &mut impl HostMemory, context: &mut Context) {
         self.offloaded[id] = Offloaded {
             end: host.take_connection(id),
             packets: 0,

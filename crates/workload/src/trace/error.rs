@@ -13,7 +13,7 @@ pub enum TraceError {
     Empty,
     /// No format was requested, and the file has no known format.
     #[error(
-        "byte 0: the first {examined} bytes hold no line of Common or Combined Log Format and no \
+        "byte 0: the first {examined} bytes contain no line of Common or Combined Log Format and no \
          World Cup 1998 records; if only the start of the file is damaged, name its format"
     )]
     Unrecognized {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Protocol
 
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import ConfigurationError, RunFailed
 
 
@@ -21,7 +21,7 @@ class Setting(Protocol):
     to it, `ConfigurationError` if the value is wrong, and `Gone` if the interface no longer exists.
     """
 
-    place: Place
+    scope: NetworkScope
     is_readable: bool
     """Whether `read` reports the present state; false for commands."""
 
@@ -92,7 +92,7 @@ KINDS = {
 """The module and class of each kind."""
 
 
-def open(table: Mapping[str, str], place: Place) -> Setting:  # noqa: A001 - as in gzip
+def open(table: Mapping[str, str], scope: NetworkScope) -> Setting:  # noqa: A001 - as in gzip
     """The setting of a `[setting]` table; raises `ConfigurationError` for an unknown kind."""
     options = dict(table)
     kind = options.pop("kind", "")
@@ -102,4 +102,4 @@ def open(table: Mapping[str, str], place: Place) -> Setting:  # noqa: A001 - as 
         )
     module, _, name = KINDS[kind].partition(":")
     opener: Callable[..., Setting] = getattr(import_module(f"{__name__}.{module}"), name)
-    return opener(place, **options)
+    return opener(scope, **options)

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from perpacket.advise.place import Place, runtime_folder
+from perpacket.advise.network_scope import NetworkScope, runtime_folder
 from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.whole_file import write_whole
 
@@ -28,9 +28,9 @@ class Command:
 
     is_readable = True
 
-    def __init__(self, place: Place, do: str, undo: str, marker: str = "") -> None:
-        """The commands, for the shell, in the place's namespace."""
-        self.place, self.do, self.undo = place, do, undo
+    def __init__(self, scope: NetworkScope, do: str, undo: str, marker: str = "") -> None:
+        """The commands, for the shell, in the scope's namespace."""
+        self.scope, self.do, self.undo = scope, do, undo
         name = f"command-{os.getpid()}-{secrets.token_hex(4)}"
         self.marker = Path(marker or runtime_folder() / name)
 
@@ -84,7 +84,7 @@ class Command:
                 ).returncode
 
             try:
-                status = self.place.inside(inside)
+                status = self.scope.inside(inside)
             except subprocess.TimeoutExpired:
                 raise RunFailed(
                     f"`{command}` did not end within {LONGEST_S:g} s",
@@ -114,7 +114,7 @@ class Command:
 
     def command(self, value: str) -> str:
         """The command of a state."""
-        return self.place.shell(self.do if value == DONE else self.undo)
+        return self.scope.shell(self.do if value == DONE else self.undo)
 
     def permanent(self, value: str) -> str | None:
         """None, because perpacket does not know the effect of the command."""

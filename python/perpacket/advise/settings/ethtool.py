@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings.refusals import refusals
 from perpacket.errors import ConfigurationError, MachineLacks
 
@@ -22,14 +22,14 @@ class _Interface:
     shown = ""
     """The name of the setting in messages."""
 
-    def __init__(self, place: Place) -> None:
-        """A setting of the place's interface."""
-        place.check_interface()
-        self.place = place
+    def __init__(self, scope: NetworkScope) -> None:
+        """A setting of the scope's interface."""
+        scope.check_interface()
+        self.scope = scope
 
     def title(self) -> str:
         """The setting and its interface."""
-        return f"{self.shown} of {self.place.interface}"
+        return f"{self.shown} of {self.scope.interface}"
 
     def normal(self, value: str) -> str:
         """The value unchanged, because values have only one form."""
@@ -59,15 +59,15 @@ class _Interface:
                 return function(ethtool)
 
         with refusals(self.title(), value):
-            return self.place.inside(inside)
+            return self.scope.inside(inside)
 
 
 class Feature(_Interface):
     """A feature by its name in `ethtool -k`, such as `tx-tcp-segmentation`: `on` or `off`."""
 
-    def __init__(self, place: Place, feature: str) -> None:
-        """The feature of the place's interface."""
-        super().__init__(place)
+    def __init__(self, scope: NetworkScope, feature: str) -> None:
+        """The feature of the scope's interface."""
+        super().__init__(scope)
         self.feature = self.shown = feature
 
     def read(self) -> str:
@@ -95,7 +95,7 @@ class Feature(_Interface):
             # If another feature prevents the change, the kernel only stores the request, and
             # pyroute2 raises an error.
             with suppress(NotSupportedError):
-                ethtool.set_features(self.place.interface, features)
+                ethtool.set_features(self.scope.interface, features)
 
         from pyroute2.ethtool.ioctl import NotSupportedError
 
@@ -103,17 +103,17 @@ class Feature(_Interface):
 
     def command(self, value: str) -> str:
         """`ethtool -K`."""
-        return self.place.shell(f"ethtool -K {self.place.interface} {self.feature} {value}")
+        return self.scope.shell(f"ethtool -K {self.scope.interface} {self.feature} {value}")
 
     def record(self) -> dict[str, str]:
         """The entry of the journal from which the setting can be opened again."""
         return {"kind": "ethtool-feature", "feature": self.feature}
 
     def _entry(self, ethtool: Any) -> tuple[Any, Any]:
-        features = ethtool.get_features(self.place.interface)
+        features = ethtool.get_features(self.scope.interface)
         entry = features.features.get(self.feature)
         if entry is None:
-            raise MachineLacks(f"{self.place.interface} has no feature {self.feature}")
+            raise MachineLacks(f"{self.scope.interface} has no feature {self.feature}")
         return features, entry
 
 
@@ -122,9 +122,9 @@ class _Parameter(_Interface):
 
     group = flag = ""
 
-    def __init__(self, place: Place, parameter: str) -> None:
-        """The parameter of the place's interface, by its name in ethtool(8)."""
-        super().__init__(place)
+    def __init__(self, scope: NetworkScope, parameter: str) -> None:
+        """The parameter of the scope's interface, by its name in ethtool(8)."""
+        super().__init__(scope)
         self.parameter = self.shown = parameter
 
     @property
@@ -136,7 +136,7 @@ class _Parameter(_Interface):
         """The number; raises `MachineLacks` if the driver does not have it."""
 
         def value(ethtool: Any) -> object:
-            found = getattr(ethtool, f"get_{self.group}")(self.place.interface)
+            found = getattr(ethtool, f"get_{self.group}")(self.scope.interface)
             numbers = found if isinstance(found, dict) else found._asdict()
             return numbers.get(self.attribute)
 
@@ -160,14 +160,14 @@ class _Parameter(_Interface):
 
         def change(ethtool: Any) -> None:
             numbers = {self.attribute: int(value)}
-            getattr(ethtool, f"set_{self.group}")(self.place.interface, numbers)
+            getattr(ethtool, f"set_{self.group}")(self.scope.interface, numbers)
 
         self.call(value, change)
 
     def command(self, value: str) -> str:
         """`ethtool -C` or `ethtool -L`."""
-        interface = self.place.interface
-        return self.place.shell(f"ethtool {self.flag} {interface} {self.parameter} {value}")
+        interface = self.scope.interface
+        return self.scope.shell(f"ethtool {self.flag} {interface} {self.parameter} {value}")
 
     def record(self) -> dict[str, str]:
         """The entry of the journal from which the setting can be opened again."""
@@ -195,7 +195,7 @@ class Channels(_Parameter):
         """Raise an error for no queue, or for more queues than the driver has."""
 
         def most(ethtool: Any) -> int:
-            channels = ethtool.get_channels(self.place.interface)
+            channels = ethtool.get_channels(self.scope.interface)
             return int(getattr(channels, f"max_{self.parameter}"))
 
         largest = self.call("", most)

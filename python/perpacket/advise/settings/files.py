@@ -6,7 +6,7 @@ import os
 from glob import glob
 from pathlib import Path
 
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import MASK, SEPARATOR
 from perpacket.advise.settings.refusals import refusals
 from perpacket.errors import ConfigurationError, MachineLacks
@@ -19,29 +19,29 @@ ALLOWED_CONTROLS = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 """The congestion controls that a namespace other than the first accepts (net/ipv4/tcp_cong.c)."""
 
 
-def controls(place: Place) -> tuple[list[str], list[str]]:
+def controls(scope: NetworkScope) -> tuple[list[str], list[str]]:
     """The congestion controls that the kernel has, and those that the namespace accepts."""
-    available, allowed = place.inside(
+    available, allowed = scope.inside(
         lambda: [Path(file).read_text().split() for file in (AVAILABLE_CONTROLS, ALLOWED_CONTROLS)]
     )
-    return available, available if place.is_first else allowed
+    return available, available if scope.is_first else allowed
 
 
 class Files:
-    """One value in every file that a pattern matches; `{interface}` is the place's interface."""
+    """One value in every file that a pattern matches; `{interface}` is the scope's interface."""
 
     kind = "file"
     is_readable = True
 
-    def __init__(self, place: Place, path: str) -> None:
-        """The files of the place's namespace."""
+    def __init__(self, scope: NetworkScope, path: str) -> None:
+        """The files of the scope's namespace."""
         if "{interface}" in path:
-            place.check_interface()
-        self.place, self.pattern = place, path
+            scope.check_interface()
+        self.scope, self.pattern = scope, path
 
     def title(self) -> str:
         """The path."""
-        return self.pattern.replace("{interface}", self.place.interface)
+        return self.pattern.replace("{interface}", self.scope.interface)
 
     def paths(self) -> list[str]:
         """The files, inside the namespace; raises `MachineLacks` without any."""
@@ -57,7 +57,7 @@ class Files:
             return [" ".join(Path(path).read_text().split()) for path in self.paths()]
 
         with refusals(self.title()):
-            values = self.place.inside(inside)
+            values = self.scope.inside(inside)
         return values[0] if len(set(values)) == 1 else SEPARATOR.join(values)
 
     def normal(self, value: str) -> str:
@@ -87,12 +87,12 @@ class Files:
                     os.close(descriptor)
 
         with refusals(self.title(), value):
-            self.place.inside(inside)
+            self.scope.inside(inside)
 
     def command(self, value: str) -> str:
         """A shell loop over the files."""
         echo = f"echo '{value}' > $file"
-        return self.place.shell(f"for file in {self.title()}; do {echo}; done")
+        return self.scope.shell(f"for file in {self.title()}; do {echo}; done")
 
     def permanent(self, value: str) -> str | None:
         """A line of tmpfiles.d(5)."""
@@ -108,9 +108,9 @@ class Sysctl(Files):
 
     kind = "sysctl"
 
-    def __init__(self, place: Place, name: str) -> None:
-        """The sysctl of the place's namespace."""
-        super().__init__(place, f"/proc/sys/{name.replace('.', '/')}")
+    def __init__(self, scope: NetworkScope, name: str) -> None:
+        """The sysctl of the scope's namespace."""
+        super().__init__(scope, f"/proc/sys/{name.replace('.', '/')}")
         self.name = name
 
     def title(self) -> str:
@@ -139,7 +139,7 @@ class Sysctl(Files):
 
     def _check_control(self, value: str, present: str) -> None:
         """Raise an error unless the namespace accepts both the new and the present control."""
-        available, accepted = controls(self.place)
+        available, accepted = controls(self.scope)
         if value not in available:
             raise ConfigurationError(
                 f"{self.name} = {value}: expected one of {', '.join(available)}", value=value
@@ -159,7 +159,7 @@ class Sysctl(Files):
         In the first namespace, the kernel also adds a written congestion control to the allowed
         ones. This method restores the list of allowed ones.
         """
-        if self.name != CONGESTION_CONTROL or not self.place.is_first:
+        if self.name != CONGESTION_CONTROL or not self.scope.is_first:
             super().write(value)
             return
         allowed = Path(ALLOWED_CONTROLS)
@@ -171,7 +171,7 @@ class Sysctl(Files):
 
     def command(self, value: str) -> str:
         """`sysctl -w`."""
-        return self.place.shell(f"sysctl -w {self.name}='{value}'")
+        return self.scope.shell(f"sysctl -w {self.name}='{value}'")
 
     def permanent(self, value: str) -> str | None:
         """A line of sysctl.d(5)."""
@@ -223,20 +223,20 @@ class Affinity(Files):
 
     kind = "irq-affinity"
 
-    def __init__(self, place: Place) -> None:
-        """The interrupts of the place's interface."""
-        super().__init__(place, "/sys/class/net/{interface}/device/msi_irqs")
+    def __init__(self, scope: NetworkScope) -> None:
+        """The interrupts of the scope's interface."""
+        super().__init__(scope, "/sys/class/net/{interface}/device/msi_irqs")
 
     def title(self) -> str:
         """The interrupts of the interface."""
-        return f"processors of the interrupts of {self.place.interface}"
+        return f"processors of the interrupts of {self.scope.interface}"
 
     def paths(self) -> list[str]:
         """The files of the lists; raises `MachineLacks` if the interface has no interrupts."""
-        folder = self.pattern.replace("{interface}", self.place.interface)
+        folder = self.pattern.replace("{interface}", self.scope.interface)
         numbers = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         if not numbers:
-            raise MachineLacks(f"{self.place.interface} has no interrupts of its own")
+            raise MachineLacks(f"{self.scope.interface} has no interrupts of its own")
         return [f"/proc/irq/{number}/smp_affinity_list" for number in numbers]
 
     def record(self) -> dict[str, str]:

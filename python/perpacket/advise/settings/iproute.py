@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Gone
 from perpacket.errors import ConfigurationError, MachineLacks
 
@@ -16,8 +16,8 @@ LONGEST_S = 10.0
 SYSTEM_FOLDERS = "/usr/sbin:/sbin:/usr/bin:/bin"
 
 
-def run(place: Place, command: Sequence[str], title: str) -> str:
-    """The output of a command of iproute2 in the place's namespace.
+def run(scope: NetworkScope, command: Sequence[str], title: str) -> str:
+    """The output of a command of iproute2 in the scope's namespace.
 
     Raises `MachineLacks` without the program or the right, `Gone` without the interface, and
     `ConfigurationError` for anything else that the command refuses.
@@ -30,7 +30,7 @@ def run(place: Place, command: Sequence[str], title: str) -> str:
         words = [program, *command[1:]]
         return subprocess.run(words, capture_output=True, text=True, timeout=LONGEST_S, check=False)
 
-    done = place.inside(inside)
+    done = scope.inside(inside)
     if done.returncode == 0:
         return done.stdout
     reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[0]

@@ -7,7 +7,7 @@ import json
 import socket
 import struct
 
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import iproute
 from perpacket.advise.settings.refusals import refusals
 from perpacket.errors import ConfigurationError
@@ -27,14 +27,14 @@ class Mtu:
 
     is_readable = True
 
-    def __init__(self, place: Place) -> None:
-        """The MTU of the place's interface."""
-        place.check_interface()
-        self.place = place
+    def __init__(self, scope: NetworkScope) -> None:
+        """The MTU of the scope's interface."""
+        scope.check_interface()
+        self.scope = scope
 
     def title(self) -> str:
         """The setting and its interface."""
-        return f"MTU of {self.place.interface}"
+        return f"MTU of {self.scope.interface}"
 
     def read(self) -> str:
         """The MTU in bytes."""
@@ -67,33 +67,33 @@ class Mtu:
 
     def limits(self) -> tuple[int, int]:
         """The smallest and the largest MTU of the driver."""
-        command = ["ip", "-details", "-json", "link", "show", "dev", self.place.interface]
-        found = json.loads(iproute.run(self.place, command, self.title()))[0]
+        command = ["ip", "-details", "-json", "link", "show", "dev", self.scope.interface]
+        found = json.loads(iproute.run(self.scope, command, self.title()))[0]
         return int(found.get("min_mtu", 0)), int(found.get("max_mtu", 0)) or LARGEST
 
     def _has_ipv6(self) -> bool:
-        command = ["ip", "-6", "address", "show", "dev", self.place.interface]
-        return bool(iproute.run(self.place, command, self.title()).strip())
+        command = ["ip", "-6", "address", "show", "dev", self.scope.interface]
+        return bool(iproute.run(self.scope, command, self.title()).strip())
 
     def _request(self, request: int, mtu: int, value: str) -> int:
         def inside() -> int:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-                name = self.place.interface.encode()
+                name = self.scope.interface.encode()
                 content = fcntl.ioctl(any_socket, request, struct.pack("16si16x", name, mtu))
             return int(struct.unpack("16si16x", content)[1])
 
         with refusals(self.title(), value):
-            return self.place.inside(inside)
+            return self.scope.inside(inside)
 
     def command(self, value: str) -> str:
         """`ip link set`."""
-        return self.place.shell(f"ip link set dev {self.place.interface} mtu {value}")
+        return self.scope.shell(f"ip link set dev {self.scope.interface} mtu {value}")
 
     def permanent(self, value: str) -> str | None:
         """A systemd.link(5) file."""
         return (
             f"a file in /etc/systemd/network that ends in .link: [Match] OriginalName="
-            f"{self.place.interface} [Link] MTUBytes={value}"
+            f"{self.scope.interface} [Link] MTUBytes={value}"
         )
 
     def record(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, TypeVar
 
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings.refusals import refusals
 from perpacket.errors import ConfigurationError, MachineLacks
 
@@ -51,9 +51,9 @@ class Rules:
 
     is_readable = True
 
-    def __init__(self, place: Place) -> None:
-        """The rules of the place's namespace."""
-        self.place = place
+    def __init__(self, scope: NetworkScope) -> None:
+        """The rules of the scope's namespace."""
+        self.scope = scope
 
     def title(self) -> str:
         """The table."""
@@ -90,17 +90,17 @@ class Rules:
                 return function(tables)
 
         with refusals(self.title(), value):
-            return self.place.inside(inside)
+            return self.scope.inside(inside)
 
     def command(self, value: str) -> str:
         """A loop of `nft` over hooks and rules; perpacket sends them all in one batch."""
         if value == "0":
-            return self.place.shell(f"nft delete table ip {TABLE}")
+            return self.scope.shell(f"nft delete table ip {TABLE}")
         rule = f"nft add rule ip {TABLE} $hook ip saddr {NEVER} accept"
         chain = f'nft add chain ip {TABLE} $hook "{{ type filter hook $hook priority 0; }}"'
         rules = f"for n in $(seq {value}); do {rule}; done"
         hooks = " ".join(HOOKS.values())
-        return self.place.shell(
+        return self.scope.shell(
             f"nft add table ip {TABLE}; for hook in {hooks}; do {chain}; {rules}; done"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from perpacket.advise.place import Place, in_empty_namespace
+from perpacket.advise.network_scope import NetworkScope, in_empty_namespace
 from perpacket.advise.settings import iproute
 from perpacket.errors import ConfigurationError, MachineLacks
 
@@ -18,19 +18,19 @@ class Discipline:
 
     is_readable = True
 
-    def __init__(self, place: Place) -> None:
-        """The discipline of the place's interface."""
-        place.check_interface()
-        self.place = place
+    def __init__(self, scope: NetworkScope) -> None:
+        """The discipline of the scope's interface."""
+        scope.check_interface()
+        self.scope = scope
 
     def title(self) -> str:
         """The setting and its interface."""
-        return f"queueing discipline of {self.place.interface}"
+        return f"queueing discipline of {self.scope.interface}"
 
     def _root(self) -> tuple[str, bool]:
         """The kind, and whether the kernel chose it."""
-        command = ["tc", "-j", "qdisc", "show", "dev", self.place.interface]
-        found = json.loads(iproute.run(self.place, command, self.title()) or "[]")
+        command = ["tc", "-j", "qdisc", "show", "dev", self.scope.interface]
+        found = json.loads(iproute.run(self.scope, command, self.title()) or "[]")
         for one in found:
             if one.get("root"):
                 return str(one["kind"]), one.get("handle", "0:") == "0:"
@@ -68,7 +68,7 @@ class Discipline:
         # Only an attempt shows whether the kernel has the kind.
         trial = f"queueing discipline {value}"
         try:
-            in_empty_namespace(lambda: iproute.run(Place(), words_of(value, "lo"), trial))
+            in_empty_namespace(lambda: iproute.run(NetworkScope(), words_of(value, "lo"), trial))
         except ConfigurationError as error:
             raise MachineLacks(
                 f"{self.title()}: this kernel does not have {value} ({error})"
@@ -77,10 +77,10 @@ class Discipline:
 
     def write(self, value: str) -> None:
         """Replace the root discipline, or remove it so that the kernel's default returns."""
-        iproute.run(self.place, self._words(value), f"{self.title()} = {value}")
+        iproute.run(self.scope, self._words(value), f"{self.title()} = {value}")
 
     def _words(self, value: str) -> list[str]:
-        device = self.place.interface
+        device = self.scope.interface
         if value.startswith("default"):
             if self._root()[1]:
                 return ["true"]
@@ -90,8 +90,8 @@ class Discipline:
     def command(self, value: str) -> str:
         """`tc qdisc`."""
         if value.startswith("default"):
-            return self.place.shell(f"tc qdisc delete dev {self.place.interface} root")
-        return self.place.shell(" ".join(words_of(value, self.place.interface)))
+            return self.scope.shell(f"tc qdisc delete dev {self.scope.interface} root")
+        return self.scope.shell(" ".join(words_of(value, self.scope.interface)))
 
     def permanent(self, value: str) -> str | None:
         """The sysctl of the default discipline."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import SEPARATOR, iproute
 from perpacket.errors import ConfigurationError, MachineLacks
 
@@ -14,19 +14,19 @@ class RouteAttribute:
 
     is_readable = True
 
-    def __init__(self, place: Place, attribute: str) -> None:
+    def __init__(self, scope: NetworkScope, attribute: str) -> None:
         """The attribute, by its name in ip-route(8)."""
-        place.check_interface()
-        self.place, self.attribute = place, attribute
+        scope.check_interface()
+        self.scope, self.attribute = scope, attribute
 
     def title(self) -> str:
         """The attribute and the interface."""
-        return f"{self.attribute} of the routes of {self.place.interface}"
+        return f"{self.attribute} of the routes of {self.scope.interface}"
 
     def _routes(self) -> list[list[str]]:
         """The words of each route; raises `MachineLacks` without any."""
-        command = ["ip", "-4", "route", "show", "dev", self.place.interface]
-        lines = iproute.run(self.place, command, self.title()).splitlines()
+        command = ["ip", "-4", "route", "show", "dev", self.scope.interface]
+        lines = iproute.run(self.scope, command, self.title()).splitlines()
         found = [line.split() for line in lines if line.strip()]
         if not found:
             raise MachineLacks(f"{self.title()}: the interface has no route")
@@ -53,12 +53,12 @@ class RouteAttribute:
         parts = value.split(SEPARATOR)
         values = parts if len(parts) == len(routes) else parts * len(routes)
         for words, each in zip(routes, values, strict=False):
-            iproute.run(self.place, self._words(words, each), f"{self.title()} = {value}")
+            iproute.run(self.scope, self._words(words, each), f"{self.title()} = {value}")
 
     def _words(self, route: list[str], value: str) -> list[str]:
         own = [word for word in _without(route, self.attribute) if word != "linkdown"]
         added = [] if value == UNSET else [self.attribute, value]
-        return ["ip", "-4", "route", "change", *own, "dev", self.place.interface, *added]
+        return ["ip", "-4", "route", "change", *own, "dev", self.scope.interface, *added]
 
     def command(self, value: str) -> str:
         """`ip route change` for each route."""
@@ -66,7 +66,7 @@ class RouteAttribute:
         parts = value.split(SEPARATOR)
         values = parts if len(parts) == len(routes) else parts * len(routes)
         pairs = zip(routes, values, strict=False)
-        return self.place.shell("; ".join(" ".join(self._words(*pair)) for pair in pairs))
+        return self.scope.shell("; ".join(" ".join(self._words(*pair)) for pair in pairs))
 
     def permanent(self, value: str) -> str | None:
         """A hint at the network's configuration, which differs between distributions."""

@@ -74,7 +74,7 @@ def bound(rows: Rows, method: str, names: Mapping[int, str], level: int) -> Meth
 
 
 def _why_methods_differ(rows: Rows, names: Mapping[str, Mapping[int, str]], level: int) -> str:
-    """The assumption that most likely does not hold for the two machines."""
+    """The assumption that is most likely wrong for the two machines."""
     of_measured = names[MEASURED]
     both = [rows.get(of_measured.get(n, ""), {}) for n in (min(of_measured, default=0), level)]
     client_idle = min(costs.mean_of(runs, lambda row: number(row, "client_idle")) for runs in both)

@@ -273,7 +273,7 @@ class Machine(ProcessHost):
         if self._connection.run("sh", "-c", 'command -v "$0"', words[0]).returncode != 0:
             raise MachineLacks(
                 f"{words[0]} on {self._connection.target}: no such program",
-                "install it there, or give the path of the program",
+                "install it there, or name the program by its path",
             )
         if cpus:
             words = ["taskset", "-c", ",".join(map(str, cpus)), *words]

@@ -62,7 +62,7 @@ def address(number: int) -> str:
 
 @contextmanager
 def allowed(what: str) -> Iterator[None]:
-    """Turn errors of the kernel into `MachineLacks`, which says that `what` cannot be made."""
+    """Turn errors of the kernel into `MachineLacks` with `what` and the kernel's reason."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:

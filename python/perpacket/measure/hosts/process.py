@@ -111,7 +111,7 @@ class LocalProcess:
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
             raise MachineLacks(
                 f"{self.command[0]}: {(error.strerror or str(error)).lower()}",
-                "install it, or give the path of the program",
+                "install it, or name the program by its path",
             ) from error
         except subprocess.SubprocessError as error:
             raise RunFailed(

@@ -28,7 +28,7 @@ PREFIX = "perpacket-"
 """Prefix of the names of all namespaces and temporary folders of perpacket."""
 
 OWNER = re.compile("(?:[a-z]+-)*([0-9]+-[0-9]+)-")
-"""Finds the owner in a folder's name after the prefix. Other words may stand before the owner."""
+"""Finds the owner in a folder's name after the prefix. Other words may precede the owner."""
 
 NAMESPACES = Path("/run/netns")
 """The folder with the names of network namespaces."""

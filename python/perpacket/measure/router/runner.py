@@ -3,7 +3,7 @@
 Before the first run, `route check` checks every frame that the router forwards, over each plane of
 the points. The runner also tries whether the kernel allows XDP to forward, and whether it allows
 live frames of `BPF_PROG_RUN` as load. Without XDP it leaves out the points that need it. Without
-live frames, a packet socket sends the frames. The report says so.
+live frames, a packet socket sends the frames. The report lists what was missing.
 """
 
 from __future__ import annotations

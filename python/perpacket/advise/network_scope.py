@@ -1,4 +1,4 @@
-"""The place of a setting: a network namespace, and an interface in it."""
+"""The scope of a setting: a network namespace, and an interface in it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NetworkScope:
     """A network namespace and an interface in it.
 
     A file refers to the namespace. The interface's name is empty if there is no interface.
@@ -53,7 +53,7 @@ class Place:
     """The file; None for the namespace of this process."""
 
     @classmethod
-    def of(cls, pid: int | None = None, interface: str = "") -> Place:
+    def of(cls, pid: int | None = None, interface: str = "") -> NetworkScope:
         """The namespace of a process; raises `ConfigurationError` or `MachineLacks`."""
         if pid is None:
             return cls(interface)
@@ -110,15 +110,15 @@ class Place:
         except OSError:
             return 0
 
-    def pinned(self) -> Place:
-        """The same place by an open descriptor, which keeps the namespace alive."""
+    def pinned(self) -> NetworkScope:
+        """The same scope by an open descriptor, which keeps the namespace alive."""
         if self.namespace is None:
             return self
         descriptor = os.open(self.namespace, os.O_RDONLY | os.O_CLOEXEC)
         return replace(self, namespace=Path(f"/proc/self/fd/{descriptor}"))
 
-    def unpin(self, other: Place) -> None:
-        """Close the descriptor of this place, which is the result of `other.pinned()`."""
+    def unpin(self, other: NetworkScope) -> None:
+        """Close the descriptor of this scope, which is the result of `other.pinned()`."""
         if self.namespace is not None and self.namespace != other.namespace:
             os.close(int(self.namespace.name))
 
@@ -138,7 +138,7 @@ class Place:
         return on_thread(enter_and_call)
 
     def check_interface(self) -> None:
-        """Raise `ConfigurationError` unless the place names an interface that exists."""
+        """Raise `ConfigurationError` unless the scope names an interface that exists."""
         present = self.inside(lambda: [name for _, name in socket.if_nameindex()])
         if self.interface not in present:
             what = f"there is no {self.interface}" if self.interface else "an interface is needed"
@@ -221,15 +221,15 @@ def runtime_folder() -> Path:
     return Path(runtime) / "perpacket" if runtime else Path(f"/tmp/perpacket-{os.getuid()}")
 
 
-def find(inode: int, interface: str) -> Place | None:
-    """The place in the namespace with that inode; None if the namespace is gone."""
+def find(inode: int, interface: str) -> NetworkScope | None:
+    """The scope in the namespace with that inode; None if the namespace is gone."""
     if OWN_NAMESPACE.stat().st_ino == inode:
-        return Place(interface)
+        return NetworkScope(interface)
     names = list(NAMED_NAMESPACES.iterdir()) if NAMED_NAMESPACES.is_dir() else []
     for file in (*names, *Path("/proc").glob("[0-9]*/ns/net")):
         try:
             if file.stat().st_ino == inode:
-                return Place(interface, file)
+                return NetworkScope(interface, file)
         except OSError:
             continue
     return None
