@@ -12,7 +12,7 @@ import pytest
 
 from patience import eventually
 from perpacket.advise import settings
-from perpacket.advise.place import Place
+from perpacket.advise.network_scope import NetworkScope
 from probes import need
 
 DEVICE = "trial0"

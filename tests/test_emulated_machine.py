@@ -24,7 +24,6 @@ from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.session import Session
 from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from probes import need
 
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
