@@ -53,7 +53,7 @@ def network(queues: int = 2) -> Iterator[Network]:
     need("netns")
     name = f"perpacket-test-{secrets.token_hex(4)}"
     subprocess.run(["ip", "netns", "add", name], check=True)
-    # `Place.of` finds the namespace by a process that runs in it.
+    # `NetworkScope.of` finds the namespace by a process that runs in it.
     holder = subprocess.Popen(
         ["ip", "netns", "exec", name, "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE
     )
