@@ -68,7 +68,7 @@ rust-tests: export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS = true
 rust-tests:
 	+@$(call timed,Rust tests,cargo test --release --workspace --lib --bins --tests --locked --quiet)
 offline-tests:
-	@$(call timed,Python tests without servers,$(call select,not live) --numprocesses 2 --dist loadfile)
+	@$(call timed,Python tests without servers,$(call select,not live))
 live-tests:
 	@$(call timed,Python tests with servers,$(call select,live))
 
