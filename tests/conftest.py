@@ -22,6 +22,7 @@ from perpacket.run import start
 from perpacket.run.directory import RunDirectory
 from perpacket.show import html as report
 from perpacket.study.study import Study
+from probes import need
 from requirements import skip
 
 if TYPE_CHECKING:
@@ -59,14 +60,11 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def session() -> Session:
-    """A prepared emulated machine; a test without QEMU, its plugin or a kernel is skipped."""
+    """A prepared emulated machine; a test without QEMU or a kernel is skipped."""
     from perpacket.emulate.session import Guest, open_session
-    from perpacket.errors import MachineLacks
 
-    try:
-        return open_session(Guest(), lambda text: None)
-    except MachineLacks as lack:
-        skip("qemu", lack)
+    need("qemu")
+    return open_session(Guest(), lambda text: None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,12 +6,7 @@ import json
 import math
 import os
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -26,9 +21,8 @@ from perpacket.advise import (
     observation,
     of_run,
     servers,
-    settings,
 )
-from perpacket.advise.advice import Advice, NotApplicable, Report, advise, judge
+from perpacket.advise.advice import Advice, NotApplicable, advise, judge
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
 from perpacket.advise.network_scope import NetworkScope
@@ -39,12 +33,9 @@ from perpacket.analysis.statistics import Interval
 from perpacket.cli import agent_verbs
 from perpacket.cli.demo import live_text
 from perpacket.demo import advice as demo_advice
-from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
-from perpacket.measure import agent
+from perpacket.errors import ConfigurationError
 from perpacket.show import advice as shown
 from perpacket.study.point import Point
-from probes import need, program
-from requirements import skip
 
 CHANGES = catalogue.load()
 
@@ -350,191 +341,6 @@ def test_an_unknown_interface_is_an_error_that_lists_the_interfaces() -> None:
     assert "lo" in error.value.hint
 
 
-# Live: two namespaces joined by veth, and a server with a known fault in the first.
-
-SERVER, CLIENT = "10.99.0.1", "10.99.0.2"
-
-
-@dataclass
-class Bed:
-    """Two network namespaces."""
-
-    server: str
-    client: str
-    stack: ExitStack
-
-    def start(self, where: str, *command: str) -> int:
-        """A program that ends with the test; returns its number."""
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", where, *command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-        def stop() -> None:
-            process.terminate()
-            process.wait(20)
-
-        self.stack.callback(stop)
-        return process.pid
-
-    @property
-    def scope(self) -> NetworkScope:
-        """The server's end of the pair of devices."""
-        return NetworkScope("eth0", Path("/run/netns", self.server))
-
-    def wait_for(self, pid: int, listens: int) -> None:
-        """Wait until the server accepts connections."""
-        for _ in range(200):
-            text = Path(f"/proc/{pid}/net/tcp").read_text()
-            if f":{listens:04X} 00000000:0000 0A" in text:
-                return
-            time.sleep(0.05)
-        pytest.fail(f"nothing listens on port {listens}")
-
-
-@pytest.fixture
-def bed() -> Iterator[Bed]:
-    need("netns")
-    names = [f"pp-advise-{side}-{os.getpid()}" for side in "ab"]
-    with ExitStack() as stack:
-        for name in names:
-            subprocess.run(["ip", "netns", "add", name], check=True)
-            stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False)
-        pair = ["ip", "link", "add", "eth0", "netns", names[0], "type", "veth"]
-        subprocess.run([*pair, "peer", "name", "eth0", "netns", names[1]], check=True)
-        for name, address in zip(names, (SERVER, CLIENT), strict=True):
-            ip = ["ip", "-n", name]
-            subprocess.run([*ip, "addr", "add", f"{address}/24", "dev", "eth0"], check=True)
-            subprocess.run([*ip, "link", "set", "eth0", "up"], check=True)
-        yield Bed(names[0], names[1], stack)
-
-
-def observed(pid: int) -> Report:
-    """Advice on the running server; skips without the rights for a profile."""
-    need("perf")
-    return advise(observation.observe(3.0, pid, ""))
-
-
-def names_of(report: Report) -> list[str]:
-    """The names of the changes that apply, in their order."""
-    return [one.change.name for one in report.advice]
-
-
-@pytest.fixture
-def programs() -> str:
-    try:
-        return str(agent.find())
-    except MachineLacks as error:
-        skip("agent", error)
-
-
-def load(bed: Bed, program: str, url: str) -> None:
-    """Requests until the test ends."""
-    bed.start(bed.client, program, "load", "http", url, "--connections", "16", "--duration", "60s")
-    time.sleep(1)
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """A folder with a file of 612 bytes that every user can read."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    (tmp_path / "small.html").write_bytes(b"x" * 612)
-    return tmp_path
-
-
-@pytest.mark.live
-@pytest.mark.full
-def test_segmentation_that_is_off_is_first_under_bulk_sending(bed: Bed, programs: str) -> None:
-    off = ("tx-tcp-segmentation", "tx-generic-segmentation")
-    for name in off:
-        settings.open({"kind": "ethtool-feature", "feature": name}, bed.scope).write("off")
-    far = bed.start(bed.client, programs, "load", "stream", "--listen", f"{CLIENT}:7001")
-    bed.wait_for(far, 7001)
-    send = ["load", "stream", "--to", f"{CLIENT}:7001", "--direction", "send"]
-    pid = bed.start(bed.server, programs, *send, "--duration", "60s")
-    time.sleep(1)
-    assert names_of(observed(pid))[0] == "tso"
-
-
-@pytest.mark.live
-@pytest.mark.full
-def test_200_rules_in_the_path_are_first(bed: Bed, programs: str, site: Path) -> None:
-    settings.open({"kind": "nft-rules"}, bed.scope).write("200")
-    listen = f"{SERVER}:7002"
-    pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
-    bed.wait_for(pid, 7002)
-    load(bed, programs, f"http://{listen}/small.html")
-    report = observed(pid)
-    assert names_of(report)[0] == "netfilter"
-    assert "200 nftables rules" in report.advice[0].evidence
-
-
-@pytest.mark.live
-@pytest.mark.full
-def test_the_access_log_of_nginx_is_first_with_small_files(
-    bed: Bed, programs: str, site: Path
-) -> None:
-    # Without sendfile nginx writes header and body together, which is cheaper for 612 bytes.
-    nginx = program("nginx")
-    file = site / "nginx.conf"
-    folders = "".join(
-        f"{name}_temp_path {site}/{name};"
-        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    file.write_text(
-        f"daemon off; worker_processes auto; user nobody nogroup; pid {site}/pid;"
-        f"error_log stderr crit; events {{ worker_connections 256; }} http {{ {folders}"
-        f"keepalive_requests 1000000000; open_file_cache max=100; sendfile off;"
-        f"access_log {site}/access.log; server {{ listen {SERVER}:7003; root {site}; }} }}"
-    )
-    pid = bed.start(bed.server, nginx, "-c", str(file))
-    bed.wait_for(pid, 7003)
-    load(bed, programs, f"http://{SERVER}:7003/small.html")
-    report = observed(pid)
-    assert names_of(report)[0] == "access-log"
-    sendfile = next(one for one in report.not_applicable if one.change.name == "sendfile")
-    assert "sendfile would send a header and such a file by two calls" in sendfile.reason
-
-
-@pytest.mark.live
-def test_advice_changes_no_setting_that_can_be_read(bed: Bed, programs: str, site: Path) -> None:
-    listen = f"{SERVER}:7004"
-    pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
-    bed.wait_for(pid, 7004)
-    before = every_setting(pid)
-    assert len(before) > 20
-    advise(observation.observe(0.5, pid, ""))
-    assert every_setting(pid) == before
-
-
-def every_setting(pid: int) -> dict[tuple[str, str], str]:
-    """Every setting of the catalogue that can be read, and every sysctl of the network."""
-    found: dict[tuple[str, str], str] = {}
-    for change in CHANGES.values():
-        for interface in ("eth0", "lo"):
-            try:
-                setting = settings.open(change.setting or {}, NetworkScope.of(pid, interface))
-                found[change.name, interface] = setting.read()
-            except PerpacketError:
-                continue
-    found.update(NetworkScope.of(pid).inside(sysctls))
-    return found
-
-
-def sysctls() -> dict[tuple[str, str], str]:
-    """The sysctls of the network that can be read."""
-    found: dict[tuple[str, str], str] = {}
-    for folder in ("net/core", "net/ipv4"):
-        for path in Path("/proc/sys", folder).iterdir():
-            try:
-                found["sysctl", str(path)] = path.read_text()
-            except OSError:
-                continue
-    return found
-
-
 # The line after other verbs.
 
 
@@ -552,14 +358,6 @@ def sysctls() -> dict[tuple[str, str], str]:
 )
 def test_advice_follows_a_profile_that_prints_a_table(options: list[str], follows: bool) -> None:
     assert agent_verbs.prints_table(options) is follows
-
-
-@pytest.mark.live
-def test_a_profile_ends_with_its_own_status(programs: str) -> None:
-    command = [sys.executable, "-m", "perpacket.cli", "profile", "--pid", str(2**22 + 1)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no such process" in done.stderr
 
 
 def test_the_line_names_a_change_that_a_trial_can_apply() -> None:

@@ -285,13 +285,13 @@ fn failure(error: LinkError) -> Failure {
 /// The report as a table.
 fn table(report: &Report) -> String {
     let mut text = format!(
-        "{:<15} {:>12} {:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+        "{:<15} {:>12} {:>15} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9}\n",
         "wire frames",
         "packets",
         "bytes",
         "full",
         "lost",
-        "refused",
+        "not carried",
         "p50 us",
         "p99 us",
         "max us",
@@ -311,7 +311,7 @@ fn table(report: &Report) -> String {
         } = way;
         let _ = writeln!(
             text,
-            "{name:<15} {packets:>12} {bytes:>15} {:>9} {:>9} {:>9} {:>9.1} {:>9.1} {:>9.1} \
+            "{name:<15} {packets:>12} {bytes:>15} {:>9} {:>9} {:>11} {:>9.1} {:>9.1} {:>9.1} \
              {late_packets:>9}",
             dropped.queue, dropped.loss, dropped.not_kept, errors.p50, errors.p99, errors.max
         );
@@ -319,7 +319,7 @@ fn table(report: &Report) -> String {
     let _ = writeln!(
         text,
         "delays {}: exact means late by at most 50 us at the median and 200 us at the 99th \
-         percentile, and no frame refused\n{:.2} s of CPU time in {:.2} s, {:.2} s \
+         percentile, and 0 frames not carried\n{:.2} s of CPU time in {:.2} s, {:.2} s \
          of it spinning{}",
         if report.kept { "exact" } else { "NOT exact" },
         report.cpu_s,

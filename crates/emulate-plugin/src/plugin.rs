@@ -109,7 +109,9 @@ impl Plugin {
             Some(path) => KernelSymbols::parse(&String::from_utf8_lossy(&read(path)?)),
             None => KernelSymbols::default(),
         };
-        if let (Some(path), true) = (&options.symbols, symbols.is_empty()) {
+        if let Some(path) = &options.symbols
+            && symbols.is_empty()
+        {
             return Err(Failure {
                 error: format!("{}: no function has an address", path.display()),
                 hint: "use a kernel that is built with CONFIG_KALLSYMS; if this kernel is, \

@@ -393,8 +393,7 @@ impl Observer {
         outcome.missed
     }
 
-    /// Whether misses of data are counted by structure: then
-    /// [`data_at`](Self::data_at) must be called.
+    /// Whether misses of data are counted by structure: then [`data_at`](Self::data_at) must be called.
     #[inline]
     #[must_use]
     pub const fn counts_structures(&self) -> bool {
