@@ -168,7 +168,7 @@ def test_the_access_log_of_nginx_is_first_with_small_files(
     report = observed(pid)
     assert names_of(report)[0] == "access-log"
     sendfile = next(one for one in report.not_applicable if one.change.name == "sendfile")
-    assert "sendfile would send a header and such a file by two calls" in sendfile.reason
+    assert "the server would send header and file by two calls" in sendfile.reason
 
 
 @pytest.mark.live
