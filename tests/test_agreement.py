@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis.agreement import emulated as emulated_agreement
 from perpacket.analysis.agreement.handoff import INPUT_CONNECTIONS
 from perpacket.analysis.analysis import analyze
 from perpacket.analysis.methods import (
@@ -280,6 +281,38 @@ def test_an_emulation_is_compared_with_shares_of_time_and_of_simulated_instructi
     assert layer.difference.value == pytest.approx(20 - share)
     assert layer.question == "layers"
     assert "an instruction takes the same time in every layer" in layer.assumption
+
+
+def test_misses_that_a_processor_counts_are_compared_with_those_of_modelled_caches() -> None:
+    def row(way: str, seed: int, counts: dict[str, float | None]) -> dict[str, object]:
+        return {"way": way, "point": way} | {
+            f"layers.{layer}.{key}": None if count is None else jittered(count, seed)
+            for layer in ("tcp", "user")
+            for key, count in counts.items()
+        }
+
+    counted: dict[str, float | None] = {
+        "l1d_misses_per_packet": 10.0,
+        "llc_misses_per_packet": None,
+    }
+    modelled: dict[str, float | None] = {
+        "l1d_misses_per_packet": 15.0,
+        "l1i_misses_per_packet": 40.0,
+        "l2_misses_per_packet": 2.0,
+    }
+    rows = {
+        "here": {seed: row("measured", seed, counted) for seed in SEEDS},
+        "there": {seed: row("emulated", seed, modelled) for seed in SEEDS},
+    }
+    names = {"measured": {509: "here"}, "emulated": {509: "there", 4096: "absent"}}
+    (found,) = emulated_agreement.compare_misses(rows, names)
+    assert found.scenario == "L1 data cache, files of 509 B"
+    assert found.first.interval is not None
+    assert found.first.interval.value == pytest.approx(100)
+    assert found.difference is not None
+    assert found.difference.value == pytest.approx(50, abs=0.1)
+    assert found.verdict is Agreement.DIFFER
+    assert found.assumption.endswith("20.4 misses per packet measured, 30.6 emulated")
 
 
 def test_without_an_emulated_machine_all_else_runs_and_the_note_has_the_reason(

@@ -175,6 +175,31 @@ proptest! {
     }
 
     #[test]
+    fn a_whole_recording_has_the_misses_of_naive_inclusive_caches(
+        steps in steps(),
+        next_line_prefetch in any::<bool>(),
+        allocates in any::<bool>(),
+    ) {
+        let size = |size_kib, ways| CacheSize { size_kib, ways };
+        let (first, second) = (size(1, 2), [size(2, 2), size(4, 4)]);
+        let parameters = ModelParameters {
+            first: vec![first],
+            second: second.to_vec(),
+            policy: Policy::Inclusive,
+            next_line_prefetch,
+            translation: Some(TranslationParameters { entries: 64, ways: 4 }),
+            device_writes: if allocates { DeviceWrites::Allocate } else { DeviceWrites::Invalidate },
+        };
+        let (window, bytes) = observe(&parameters, &steps, false, By::Layer);
+        let recording = Recording::new(&bytes).expect("a recording");
+        for (index, second) in second.iter().enumerate() {
+            let naive = Naive::new(first, *second, Policy::Inclusive, next_line_prefetch);
+            let expected = naive_counts(recording, naive, parameters.device_writes);
+            prop_assert_eq!(Counts::of(&window, index), expected);
+        }
+    }
+
+    #[test]
     fn a_part_of_a_recording_is_an_error(steps in steps(), cut in 0..1000_usize) {
         let parameters = ModelParameters::default();
         let (_, bytes) = observe(&parameters, &steps, true, By::Layer);
@@ -229,28 +254,11 @@ fn a_recorded_kernel_has_the_misses_of_naive_caches() {
         for (index, second) in second.iter().enumerate() {
             let naive = Naive::new(first, *second, policy, next_line_prefetch);
             let expected = naive_counts(recording, naive, device_writes);
-            let sum = |pick: fn(&perpacket_emulate::Count) -> &Vec<u64>| {
-                window
-                    .counts
-                    .iter()
-                    .map(|count| pick(count)[index])
-                    .sum::<u64>()
-            };
-            let counted = Counts {
-                first: [
-                    sum(|count| &count.l1i_misses),
-                    sum(|count| &count.l1d_misses),
-                ],
-                second: [
-                    sum(|count| &count.l2i_misses),
-                    sum(|count| &count.l2d_misses),
-                ],
-                translation: [
-                    window.counts.iter().map(|count| count.itlb_misses).sum(),
-                    window.counts.iter().map(|count| count.dtlb_misses).sum(),
-                ],
-            };
-            assert_eq!(counted, expected, "{policy:?} {second:?}");
+            assert_eq!(
+                Counts::of(&window, index),
+                expected,
+                "{policy:?} {second:?}"
+            );
             assert!(
                 expected.second.iter().all(|misses| *misses > 100),
                 "{expected:?}"
@@ -264,6 +272,29 @@ struct Counts {
     first: [u64; 2],
     second: [u64; 2],
     translation: [u64; 2],
+}
+
+impl Counts {
+    /// The misses of a window with the second level `index`.
+    fn of(window: &Window, index: usize) -> Self {
+        let sum = |pick: fn(&perpacket_emulate::Count) -> &Vec<u64>| {
+            window.counts.iter().map(|count| pick(count)[index]).sum()
+        };
+        Self {
+            first: [
+                sum(|count| &count.l1i_misses),
+                sum(|count| &count.l1d_misses),
+            ],
+            second: [
+                sum(|count| &count.l2i_misses),
+                sum(|count| &count.l2d_misses),
+            ],
+            translation: [
+                window.counts.iter().map(|count| count.itlb_misses).sum(),
+                window.counts.iter().map(|count| count.dtlb_misses).sum(),
+            ],
+        }
+    }
 }
 
 fn naive_counts(recording: Recording<'_>, mut naive: Naive, writes: DeviceWrites) -> Counts {

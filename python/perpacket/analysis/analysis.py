@@ -26,6 +26,7 @@ from perpacket.analysis.published_score import Score
 from perpacket.analysis.statistics import Interval
 from perpacket.analysis.summary import summarize
 from perpacket.analysis.terms import Terms, terms_of
+from perpacket.analysis.turns import turn_limits
 from perpacket.analysis.wording import plural, sentence_case
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import CONFIGURATION, REPORT, Failure, RunDirectory
@@ -175,7 +176,11 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
                 environment=run.environment,
             ),
         ),
-        notes=(*notes_of(study, run, comparisons, methods, summary, rankings), *doubts),
+        notes=(
+            *notes_of(study, run, comparisons, methods, summary, rankings),
+            *doubts,
+            *turn_limits(study, estimates),
+        ),
         changes=changes,
     )
 

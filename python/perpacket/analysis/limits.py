@@ -12,6 +12,7 @@ from perpacket.analysis.methods import MethodComparison
 from perpacket.analysis.published import Comparison
 from perpacket.analysis.published_rows import warnings_of
 from perpacket.analysis.terms import terms_of
+from perpacket.analysis.turns import turn_limits
 from perpacket.analysis.wording import plural, sentence_case
 from perpacket.run.directory import Failure
 from perpacket.study.point import first_names
@@ -50,7 +51,7 @@ def limits_of(
         )
     for text, points in by_point([*warnings, *warnings_of(comparisons)]).items():
         found.append(f"{sentence_case(first_names(points))}: {text}.")
-    found += [f"{sentence_case(text)}." for text in rankings]
+    found += [f"{sentence_case(text)}." for text in (*turn_limits(study, estimates), *rankings)]
     found += [f"{sentence_case(remark)}." for remark in summary.remarks] if summary else []
     found += _stopping(stopping)
     found += [f"Failed: {one.point}, block {one.seed}: {one.reason}." for one in failures]

@@ -3,7 +3,7 @@
     costs.py        the cost of a request in one observation
     scenario.py     two methods in one scenario
     share.py        the network stack's share of the processor against file size
-    emulated.py     the layers' shares of instructions, beside measured and simulated ones
+    emulated.py     the layers' shares of instructions, beside measured and simulated ones; misses
     throughput.py   throughput against connections
     handoff.py      the gain of handoff: simulated, and by two models, partial handoff and LAWS
 
@@ -43,4 +43,5 @@ def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
         found += module.compare(rows, by_method)
         if module is share:
             found += emulated.compare_layers(rows, by_method)
+            found += emulated.compare_misses(rows, by_method)
     return found + handoff.compare(rows, names.get((handoff.CHECK, SIMULATED), {}))

@@ -3,6 +3,7 @@
 The emulator runs an unmodified kernel and the measured server, and counts instructions. It has no
 time, so its shares are shares of instructions. Measured shares are shares of time. Both agree if an
 instruction takes the same time in every layer. Simulated runs also have shares of instructions.
+If the measured machine counts cache misses, they are compared with those of the modelled caches.
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ from perpacket.analysis.agreement.costs import (
 )
 from perpacket.analysis.agreement.scenario import Scenario
 from perpacket.analysis.methods import MethodComparison
-from perpacket.study.quantities import REGIONS, SEVEN, Row, Rows, present
+from perpacket.study.quantities import BUSY, REGIONS, SEVEN, Row, Rows, present
 
 CHECK = "layers"
 TITLE = "Layers of the busy processor"
+
+MISSES = "misses"
+MISSES_TITLE = "Misses per packet, in per cent of the measured ones"
+
+CACHES = {
+    "L1 data cache": ("l1d_misses_per_packet", "l1d_misses_per_packet"),
+    "L1 instruction cache": ("l1i_misses_per_packet", "l1i_misses_per_packet"),
+    "last level": ("llc_misses_per_packet", "l2_misses_per_packet"),
+}
+"""The misses that a processor counts, and the emulated ones: the keys of a layer in results."""
 
 Runs = Mapping[int, Row]
 
@@ -62,6 +73,43 @@ def compare_layers(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[M
         scenario = Scenario(CHECK, TITLE, f"{region}, files of {size:,} B", level)
         found += compare(scenario, REGIONS[region], *runs)
     return found
+
+
+def compare_misses(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
+    """The misses of each cache at each size where both methods have them.
+
+    They are in per cent of the mean of the measured runs, because the comparisons of methods are
+    differences of percentages.
+    """
+    found = []
+    for size in sorted(names[EMULATED].keys() & names[MEASURED].keys()):
+        measured, emulated = (rows.get(names[method][size], {}) for method in (MEASURED, EMULATED))
+        for cache, (counted, modelled) in CACHES.items():
+            whole = costs.mean_of(measured, partial(misses, key=counted))
+            own = costs.mean_of(emulated, partial(misses, key=modelled))
+            if not whole or not own:
+                continue
+
+            def share(row: Row, key: str, whole: float = whole) -> float | None:
+                count = misses(row, key)
+                return None if count is None else count / whole
+
+            scenario = Scenario(MISSES, MISSES_TITLE, f"{cache}, files of {size:,} B", size)
+            first = costs.estimated(MEASURED, MEASURED, measured, partial(share, key=counted))
+            second = costs.estimated(EMULATED, EMULATED, emulated, partial(share, key=modelled))
+            why = (
+                "that the modelled caches are those of the processor, and frames are alike: "
+                f"{whole:.4g} misses per packet measured, {own:.4g} emulated"
+            )
+            found.append(scenario.compare(first, second, why, measured))
+    return found
+
+
+def misses(row: Row, key: str) -> float | None:
+    """The misses of all layers of the busy processor; None if the run did not count them."""
+    counts = [present(row, f"layers.{layer}.{key}") for layer in BUSY]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _why_time_differs(measured: Runs, emulated: Runs) -> str:
