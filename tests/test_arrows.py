@@ -48,20 +48,23 @@ PACKAGES: dict[str, set[str]] = {
     "_core": set(),
     "simulation": {"_core", "errors"},
     "traces": {"simulation"},
+    "units": set(),
     "models": {"analysis", "errors", "study"},
     "study": {"errors"},
     "run": {"__init__", "analysis", "errors", "simulation", "study", "whole_file"},
     "measure": {"__init__", "errors", "executables", "study", "traces", "whole_file"},
     "executables": set(),
     "machine": {"emulate", "errors", "executables", "measure"},
-    "emulate": {"analysis", "errors", "executables", "measure", "simulation", "study"},
+    "emulate": {
+        *("analysis", "errors", "executables", "measure", "simulation", "study", "units"),
+    },
     "analysis": {"errors", "models", "run", "study"},
     "advise": {"analysis", "errors", "machine", "measure", "models", "study", "whole_file"},
     "show": {"__init__", "advise", "analysis", "errors", "models", "study", "whole_file"},
     "demo": {"advise", "analysis", "errors", "machine", "measure", "run", "show", "study"},
     "cli": {
         *("__init__", "advise", "analysis", "demo", "emulate", "errors", "machine", "measure"),
-        *("models", "run", "show", "simulation", "study", "traces"),
+        *("models", "run", "show", "simulation", "study", "traces", "units"),
     },
 }
 """The modules of `perpacket` that each module or package may import. No module imports `cli`.
