@@ -40,34 +40,28 @@ CRATES: dict[str, set[str]] = {
 }
 """The crates of this workspace on which each crate may depend. All tests may use `requirements`."""
 
-PACKAGES: dict[str, set[str]] = {
-    "__init__": {"library", "show", "simulation"},
-    "library": {"__init__", "analysis", "run", "show", "simulation", "study"},
-    "whole_file": set(),
-    "errors": set(),
-    "_core": set(),
-    "simulation": {"_core", "errors"},
-    "traces": {"simulation"},
-    "models": {"analysis", "errors", "study"},
-    "study": {"errors"},
-    "run": {"__init__", "analysis", "errors", "simulation", "study", "whole_file"},
-    "measure": {"__init__", "errors", "executables", "study", "traces", "whole_file"},
-    "executables": set(),
-    "machine": {"emulate", "errors", "executables", "measure"},
-    "emulate": {"analysis", "errors", "executables", "measure", "simulation", "study"},
-    "analysis": {"errors", "models", "run", "study"},
-    "advise": {"analysis", "errors", "machine", "measure", "models", "study", "whole_file"},
-    "show": {"__init__", "advise", "analysis", "errors", "models", "study", "whole_file"},
-    "demo": {"advise", "analysis", "errors", "machine", "measure", "run", "show", "study"},
-    "cli": {
-        *("__init__", "advise", "analysis", "demo", "emulate", "errors", "machine", "measure"),
-        *("models", "run", "show", "simulation", "study", "traces"),
-    },
-}
-"""The modules of `perpacket` that each module or package may import. No module imports `cli`.
+FRONT = {"__init__": {"library", "show", "simulation"}, "_core": set[str]()}
+"""Modules without a row in ARCHITECTURE.md. `__init__` is `import perpacket`; it loads the modules
+of a name at its first use, so every module may import it."""
 
-`__init__` is `import perpacket`, which has the version and loads nothing else.
-"""
+
+def packages() -> dict[str, set[str]]:
+    """The Python table of ARCHITECTURE.md: what each module or package may import.
+
+    An entry such as `analysis.statistics` allows that module of a package alone.
+    """
+    text = (ROOT / "ARCHITECTURE.md").read_text().partition("### Python")[2]
+    lines = text.partition("|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    found = dict(FRONT)
+    for names, _, uses in rows:
+        below = {use.strip("` ") for use in uses.split(",")} - {"nothing"}
+        for name in names.split(","):
+            found[name.strip("`/ ")] = below
+    return found | {"cli": set(found) - {"cli"}}
+
+
+PACKAGES = packages()
 
 HEAVY = {"polars", "altair", "numpy", "vl_convert", "distributed"}
 """Imported inside functions, except in `show`, so that help and version print at once."""
@@ -134,38 +128,52 @@ def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+def module_name(file: Path) -> str:
+    """The name of a module, such as `run.start`; `__init__.py` has the package's name."""
+    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(file): file for file in sources()}
+"""Every module's file."""
+
+
 def home(file: Path) -> str:
     """The module or package of the table that a file belongs to."""
     return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """Every module a tree imports; a name imported from `perpacket` is `perpacket.name`."""
+    """Every module a tree imports; a name imported from `perpacket` is `perpacket.name`.
+
+    A module imported from a package is `perpacket.package.module`.
+    """
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, "imports are absolute"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            own = {name for name in names if name.removeprefix("perpacket.") in MODULES}
             if node.module == "perpacket":
-                found |= {f"perpacket.{alias.name}" for alias in node.names}
+                found |= names
             else:
-                found.add(node.module)
+                found |= own | ({node.module} if len(own) < len(names) else set())
     return found
-
-
-def own_modules(names: set[str]) -> set[str]:
-    """The parts of the table among imported modules; other names are those of `__init__`."""
-    found = {name.split(".")[1] for name in names if name.startswith("perpacket.")}
-    found |= {"__init__" for name in names if name == "perpacket"}
-    return {name if name in PACKAGES else "__init__" for name in found}
 
 
 @pytest.mark.parametrize("file", sources(), ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_a_module_imports_those_below_it_alone(file: Path) -> None:
-    assert home(file) in PACKAGES, f"{home(file)} is new: the table lacks what it may import"
-    used = own_modules(imported(ast.parse(file.read_text()))) - {home(file)}
-    assert used <= PACKAGES[home(file)]
+    assert home(file) in PACKAGES, f"{home(file)} is new: ARCHITECTURE.md lacks what it may import"
+    allowed = PACKAGES[home(file)] | {home(file)}
+    for name in imported(ast.parse(file.read_text())):
+        below = name.removeprefix("perpacket.")
+        # Other names are those of `__init__`.
+        if name != below and below.partition(".")[0] in PACKAGES:
+            parts = below.split(".")
+            ways = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+            assert ways & allowed, f"{below} is not in the row of {home(file)} in ARCHITECTURE.md"
 
 
 @pytest.mark.parametrize(
@@ -183,31 +191,32 @@ def test_heavy_packages_are_imported_where_they_are_used(file: Path) -> None:
     assert not {name.partition(".")[0] for name in names} & HEAVY
 
 
+WITHIN_FUNCTIONS = {"emulate.structures": {"emulate.report"}}
+"""The only imports against the order of the modules: the module itself imports the other."""
+
+
 def test_no_module_imports_itself_through_others() -> None:
-    modules = {module_name(file): file for file in sources()}
-    left = {name: imported_modules(file, modules) - {name} for name, file in modules.items()}
+    left = {
+        name: run_imports(ast.parse(file.read_text()))
+        - {name, ""}
+        - WITHIN_FUNCTIONS.get(name, set())
+        for name, file in MODULES.items()
+    }
     while left:
         free = {name for name, below in left.items() if not below & left.keys()}
         assert free, f"a cycle among {', '.join(sorted(left))}"
         left = {name: below for name, below in left.items() if name not in free}
 
 
-def module_name(file: Path) -> str:
-    """The name of a module, such as `run.start`; `__init__.py` has the package's name."""
-    parts = file.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def run_imports(tree: ast.Module) -> set[str]:
+    """The modules of `perpacket` that a module runs, at its import or in a function.
 
-
-def imported_modules(file: Path, modules: dict[str, Path]) -> set[str]:
-    """The modules of `perpacket` that importing this module runs."""
-    found: set[str] = set()
-    for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("perpacket"):
-            base = (node.module or "").removeprefix("perpacket").removeprefix(".")
-            for alias in node.names:
-                name = f"{base}.{alias.name}".removeprefix(".")
-                found.add(name if name in modules else base)
-    return found - {""}
+    Imports for types alone run nothing.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    return {name.removeprefix("perpacket.") for name in imported(tree)} & MODULES.keys()
 
 
 def canonical(name: str) -> str:
@@ -240,8 +249,7 @@ FOUND_BY_FOLDER = ("show.charts.", "measure.applications.library.")
 
 
 def test_every_module_is_imported_or_named_by_another() -> None:
-    modules = {module_name(file): file for file in sources()}
-    texts = {name: file.read_text() for name, file in modules.items()}
+    texts = {name: file.read_text() for name, file in MODULES.items()}
     used = {"", "cli.__main__"}
     for text in texts.values():
         for node in ast.walk(ast.parse(text)):
@@ -252,7 +260,7 @@ def test_every_module_is_imported_or_named_by_another() -> None:
                 used |= {alias.name.removeprefix("perpacket.") for alias in node.names}
     left = [
         name
-        for name in modules
+        for name in MODULES
         if not any(other == name or other.startswith(f"{name}.") for other in used)
         and not name.startswith(FOUND_BY_FOLDER)
     ]

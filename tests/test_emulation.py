@@ -47,10 +47,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_shape_is_a_size_and_ways() -> None:
     assert caches.shapes("--l2", "256K:16,1M:8") == (caches.Shape(256, 16), caches.Shape(1024, 8))
-    assert [str(shape) for shape in caches.shapes("--l1", "64K:2,2MiB:16")] == ["64K:2", "2M:16"]
+    assert [str(shape) for shape in caches.shapes("--l1", "65536:2,2MiB:16")] == ["64K:2", "2M:16"]
 
 
-@pytest.mark.parametrize("text", ["", "64K", "64K:0", "64K:3", "0K:2", "64:2", "64K:2,64K:2", "x"])
+@pytest.mark.parametrize(
+    "text", ["", "64K", "64K:0", "64K:3", "64kB:2", "0K:2", "64:2", "64K:2,64K:2", "x"]
+)
 def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--l2"):
         caches.shapes("--l2", text)

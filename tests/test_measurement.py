@@ -26,7 +26,7 @@ import fake_agent
 from patience import PATIENCE_S
 from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure import agent, programs
+from perpacket.measure import agent, cpu_lists, programs
 from perpacket.measure import hosts as testbed
 from perpacket.measure.host_files import PREFIX
 from perpacket.measure.hosts import Host, Testbed
@@ -162,7 +162,7 @@ def test_the_commands_of_server_and_clients_follow_the_point(
 ) -> None:
     start.run(study_of(beds, FILE, SURGE, BULK), tmp_path / "run")
     (serve, *_), bed = commands_of(log, "serve", "web"), beds.opened[0]
-    assert serve[serve.index("--cpus") + 1] == programs.cpu_list(bed.server.cpus)
+    assert serve[serve.index("--cpus") + 1] == cpu_lists.ranges(bed.server.cpus)
     load = next(one for one in commands_of(log, "load", "http") if "file" in one)
     assert load[2] == "http://127.0.0.1:8080/file-509.bin"
     assert load[load.index("--connections") + 1] == "8"

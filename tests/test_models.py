@@ -358,7 +358,7 @@ def test_a_profile_without_network_time_has_nothing_to_offload(
 
 
 def test_an_io_bus_without_a_machine_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["model", "bounds", "--io-mbytes-per-s", "5000"]) == 2
+    assert run(["model", "bounds", "--io-bandwidth", "5GB"]) == 2
     assert "only --measure or --bench adds" in capsys.readouterr().err
 
 
@@ -503,14 +503,14 @@ def test_the_machine_of_a_bench_accepts_an_io_bus(
     file = tmp_path / "bench.json"
     file.write_text(json.dumps(bench_report(2**27)))
     bench = ["model", "bounds", "--bench", str(file), "--format", "json"]
-    assert run([*bench, "--io-mbytes-per-s", "2000"]) == 0
+    assert run([*bench, "--io-bandwidth", "2000MB"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert "machine of bench.json" in {row["server"] for row in rows}
     assert run(bench) == 0
     assert any("bench.json" in remark for remark in json.loads(capsys.readouterr().out)["left_out"])
     for wrong in ("-1", "0", "nan", "inf"):
-        assert run([*bench, "--io-mbytes-per-s", wrong]) == 2
-        assert "--io-mbytes-per-s" in capsys.readouterr().err
+        assert run([*bench, "--io-bandwidth", wrong]) == 2
+        assert "--io-bandwidth" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])

@@ -28,7 +28,7 @@ from probes import need
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from from_code import documents, quantities  # noqa: E402
+from from_code import commands, documents, quantities  # noqa: E402
 
 INTERVAL = {"value", "low", "high", "n", "confidence"}
 KEYS = json_documents.keys()
@@ -240,3 +240,95 @@ def test_every_key_of_a_trial_is_in_the_reference() -> None:
 def parts_of(path: str) -> list[str]:
     """The names in a path."""
     return [part for part in re.split(r"[.]|\[\]", path) if part]
+
+
+def section(name: str) -> str:
+    """The section of the reference for a verb, with the table from code if it has one."""
+    page = (ROOT / "docs/reference/documents.md").read_text()
+    page = re.sub(
+        r"^<!-- from code: document (\S+) (\w+) -->$",
+        lambda match: documents.table(ROOT, *match.groups()),
+        page,
+        flags=re.MULTILINE,
+    )
+    return page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def verbs_with_json() -> Iterator[str]:
+    """Every verb of the front and of the agent that has `--format`."""
+    import typer
+
+    from perpacket.cli.agent_verbs import VERBS
+    from perpacket.cli.app import app
+
+    def of_front(name: str, command: Any) -> Iterator[str]:
+        if any("--format" in one.opts for one in command.params):
+            yield name
+        for part, inner in getattr(command, "commands", {}).items():
+            yield from of_front(f"{name} {part}", inner)
+
+    def of_agent(words: tuple[str, ...]) -> Iterator[str]:
+        for text in commands.agent_verb(words):
+            if "--format" in text:
+                yield text.partition("\n")[0].removeprefix("## perpacket ")
+
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        yield from of_agent((name,)) if name in VERBS else of_front(name, command)
+
+
+SAME_DOCUMENT = {"route self-test": "route throughput"}
+"""Verbs that print the document of another one."""
+
+NO_DOCUMENT = {"export"}
+"""Verbs that accept `--format` as the others of the agent do, and print no document."""
+
+
+def test_every_verb_with_json_has_a_section() -> None:
+    page = (ROOT / "docs/reference/documents.md").read_text()
+    titles = set(re.findall(r"^## (.+)$", page, re.MULTILINE))
+    lacking = [
+        verb
+        for verb in verbs_with_json()
+        if not {verb, verb.partition(" ")[0], SAME_DOCUMENT.get(verb, verb)} & titles
+        and verb not in NO_DOCUMENT
+    ]
+    assert not lacking
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "model laws --network-share 0.34",
+        "model laws --network-share 0.34 --sweep",
+        "model part --share 0.2",
+        "model handoff --host 42us --saved 15us --nic-host 2us --nic-extra 30us",
+        "model bounds --size 1000",
+        "model cache --access 8 --line 64",
+        "trace synthesize new.log --workload W --requests 100",
+        "trace info old.log --curve",
+        "trace convert old.log new.log.zst --to combined",
+        "emulate replay RECORDING",
+    ],
+)
+def test_every_key_of_a_model_trace_or_replay_is_in_its_section(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from perpacket.cli.app import run
+
+    monkeypatch.chdir(tmp_path)
+    assert run(["trace", "synthesize", "old.log", "--workload", "W", "--requests", "100"]) == 0
+    capsys.readouterr()
+    recording = ROOT / "crates/emulate/tests/data/bulk.rec"
+    words = [str(recording) if word == "RECORDING" else word for word in command.split()]
+    assert run([*words, "--format", "json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    found = section(" ".join(words[:2])) or section(words[0])
+    known = {part for key in re.findall(r"`([^`]+)`", found) for part in parts_of(key)}
+    # Names of layers, caches and the like, and the keys of a whole that is explained as one.
+    for group in ("layers", "kinds", "regions", "directions", "layer_kinds", "settings", "check"):
+        content.pop(group, None)
+    assert set(content) - {"schema"} <= known

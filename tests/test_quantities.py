@@ -55,6 +55,7 @@ def test_a_time_that_is_too_short_is_an_error_with_the_shortest() -> None:
         ),
         ("trace info log --window-s 15", "trace info log --window 15"),
         ("model handoff --host-us 42 --saved-us=15", "model handoff --host 42us --saved=15us"),
+        ("model bounds --io-mbytes-per-s 1064", "model bounds --io-bandwidth 1064MB"),
         ("study run --rate-mbps 1", "study run --rate-mbps 1"),
     ],
 )

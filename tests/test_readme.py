@@ -7,8 +7,6 @@ import io
 import re
 from pathlib import Path
 
-import pytest
-
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
@@ -31,7 +29,6 @@ def test_the_first_simulation_has_the_rate_of_the_readme() -> None:
     assert f"{outcome['requests_per_s']:,.0f}" == shown.group(1)
 
 
-@pytest.mark.slow
 def test_the_handoff_table_has_the_gains_that_the_demo_prints(tmp_path: Path) -> None:
     from perpacket.cli.demo import paper_text, simulated_text
     from perpacket.demo import handoff

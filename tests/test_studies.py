@@ -11,7 +11,7 @@ import pytest
 
 from perpacket.analysis.analysis import analyze
 from perpacket.analysis.doubts import chains
-from perpacket.analysis.estimates import Estimates, rows_of
+from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.published import Comparison, Verdict, judge
 from perpacket.analysis.published_rows import estimate, rankings
 from perpacket.analysis.statistics import Interval
@@ -118,7 +118,7 @@ def test_a_gain_is_the_paired_ratio_to_the_baseline(small_run: RunDirectory) -> 
         for row in analyze(study, small_run).comparisons
         if row.published.figure == "osdi06/51-PL-req"
     )
-    rates = {point: runs[1]["requests_per_s"] for point, runs in rows_of(small_run).items()}
+    rates = {point: runs[1]["requests_per_s"] for point, runs in small_run.rows().items()}
     assert isinstance(rates["W-4096-P-L-FCFS-400"], float)
     assert isinstance(rates["W-0-N-N-FCFS-400"], float)
     gain = 100 * (rates["W-4096-P-L-FCFS-400"] / rates["W-0-N-N-FCFS-400"] - 1)
@@ -153,7 +153,7 @@ def test_configurations_whose_intervals_overlap_are_not_ranked(small_run: RunDir
         target = small_run.observation_path(second, seed)
         content = json.loads(target.read_text())
         target.write_text(json.dumps(content | {"result": source["result"]}))
-    assert rankings(study, Estimates(rows_of(small_run))) == [
+    assert rankings(study, Estimates(small_run.rows())) == [
         f"requests: neighbours are not distinguishable: {first}, {second}"
     ]
 

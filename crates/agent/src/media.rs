@@ -53,9 +53,13 @@ pub struct Arguments {
 #[derive(Serialize)]
 struct Written {
     schema: u32,
+    /// Folder of the files.
     folder: PathBuf,
+    /// Number of files.
     files: u32,
+    /// Rate of each stream.
     rate_bps: u64,
+    /// Seed of everything random.
     seed: u64,
     /// Bytes of each file.
     file_bytes: u64,

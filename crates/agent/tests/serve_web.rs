@@ -9,6 +9,7 @@ use perpacket_requirements::{DISTURBED, skip};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ impl Web {
             "--quiet",
         ]);
         command.arg("--root").arg(folder.path());
-        if is_root() {
+        if is_root() && !options.contains(&"--user") {
             command.args(["--user", "root"]);
         }
         let mut child = command
@@ -121,6 +122,38 @@ fn run(options: &[&str]) -> Output {
         .args(options)
         .output()
         .unwrap()
+}
+
+#[test]
+fn the_user_of_the_server_reads_no_private_file() {
+    if !is_root() {
+        skip("root", "this test changes the user of a server");
+        return;
+    }
+    for (user, uid, status) in [
+        ("nobody", "65534", "HTTP/1.1 403"),
+        ("root", "0", "HTTP/1.1 200"),
+    ] {
+        let web = Web::start(&["--user", user]);
+        let folder = web.folder.path();
+        fs::write(folder.join("private"), "private").unwrap();
+        for (path, mode) in [(folder.to_owned(), 0o755), (folder.join("private"), 0o600)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let process = fs::read_to_string(format!("/proc/{}/status", web.child.id())).unwrap();
+        let uids = process
+            .lines()
+            .find(|line| line.starts_with("Uid:"))
+            .unwrap();
+        assert!(
+            uids.split_whitespace().skip(1).all(|one| one == uid),
+            "{uids}"
+        );
+        let public = web.get("/file_set/dir00000/class0_1");
+        assert!(public.starts_with("HTTP/1.1 200"), "{user}: {public}");
+        let private = web.get("/private");
+        assert!(private.starts_with(status), "{user}: {private}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use perpacket_linux::interface::{self, Interface, Mac, TapError};
+use perpacket_linux::interface::{self, Interface, Mac, TapError, counts};
 
 use crate::address::Address;
 use crate::error::{LinkError, OPEN_TUN};
@@ -16,9 +16,8 @@ use crate::error::{LinkError, OPEN_TUN};
 /// of 500 frames is 24 ms at 250 Mb/s. A host that sends a whole window at once needs more.
 const QUEUE_FRAMES: u32 = 10_000;
 
-/// Index of the column of /proc/net/dev that counts frames dropped in sending. Index 0 is the first
-/// column after the device's name.
-const SEND_DROPS_COLUMN: usize = 11;
+/// Index of the count of frames dropped in sending among the counts of /proc/net/dev.
+const SEND_DROPS: usize = 11;
 
 /// An open device.
 #[derive(Debug)]
@@ -83,20 +82,10 @@ impl Device {
         let mut table = String::new();
         self.counters.seek(SeekFrom::Start(0)).ok()?;
         self.counters.read_to_string(&mut table).ok()?;
-        send_drops(&table, &self.name)
+        counts(&table)
+            .find(|(name, _)| *name == self.name)
+            .map(|(_, row)| row[SEND_DROPS])
     }
-}
-
-/// The number of frames that a device dropped in sending, from the text of /proc/net/dev.
-fn send_drops(table: &str, device: &str) -> Option<u64> {
-    let row = table.lines().find_map(|line| {
-        let (name, row) = line.split_once(':')?;
-        (name.trim() == device).then_some(row)
-    })?;
-    row.split_ascii_whitespace()
-        .nth(SEND_DROPS_COLUMN)?
-        .parse()
-        .ok()
 }
 
 /// A locally administered Ethernet address that depends only on the interface. So the neighbour
@@ -117,15 +106,6 @@ fn mac(interface: &Interface) -> Mac {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn drops_in_sending_are_the_twelfth_number_of_the_devices_row() {
-        let table = "Inter-|   Receive |  Transmit\n face |bytes packets\n    \
-                     lo: 0 0 0 0 0 0 0 0 0 0 0 9 0 0 0 0\n \
-                     link0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
-        assert_eq!(send_drops(table, "link0"), Some(12));
-        assert_eq!(send_drops(table, "link1"), None);
-    }
 
     #[test]
     fn an_ethernet_address_depends_on_the_interface_only() {

@@ -201,6 +201,19 @@ pub fn control_socket() -> io::Result<std::os::fd::OwnedFd> {
     )?)
 }
 
+/// The rows of `/proc/net/dev`: each interface's name, and its eight counts for receiving and eight for
+/// sending. Lines that are no such row are left out.
+pub fn counts(table: &str) -> impl Iterator<Item = (&str, [u64; 16])> {
+    table.lines().filter_map(|line| {
+        let (name, row) = line.split_once(':')?;
+        let counts: Option<Vec<u64>> = row
+            .split_ascii_whitespace()
+            .map(|field| field.parse().ok())
+            .collect();
+        Some((name.trim(), counts?.try_into().ok()?))
+    })
+}
+
 /// The kernel's description of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hardware {
@@ -462,6 +475,14 @@ mod tests {
         for text in ["eth0", "router:eth0", "/proc/1/ns/net:eth0"] {
             assert_eq!(text.parse::<Interface>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_row_of_the_kernels_table_has_sixteen_counts() {
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 1 2 3\n link0: \
+                     1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
+        let expected = std::array::from_fn(|index| index as u64 + 1);
+        assert_eq!(counts(table).collect::<Vec<_>>(), [("link0", expected)]);
     }
 
     #[test]

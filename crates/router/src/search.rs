@@ -11,7 +11,7 @@ use crate::error::RouterError;
 
 /// The result of a trial at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Frames to send.
     pub planned: u64,
     /// Frames sent.
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub duration_s: f64,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Lost frames as a fraction of the sent frames. Includes only the router's own losses.
     #[must_use]
     pub fn loss(&self) -> f64 {
@@ -67,7 +67,7 @@ pub trait Trial {
     ///
     /// # Errors
     /// The trial fails.
-    fn run(&mut self, rate_pps: f64) -> Result<Outcome, Self::Error>;
+    fn run(&mut self, rate_pps: f64) -> Result<TrialOutcome, Self::Error>;
 }
 
 /// Settings of a search.
@@ -104,7 +104,7 @@ pub struct Step {
     pub rate_pps: f64,
     /// Its result.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     /// Share lost.
     pub loss: f64,
     /// Whether the generator achieved the rate and the router lost no more than the tolerated share.
@@ -223,7 +223,7 @@ pub fn loss_curve<T: Trial>(
 
 impl Settings {
     /// The result of a trial.
-    fn step(&self, rate_pps: f64, outcome: Outcome) -> Step {
+    fn step(&self, rate_pps: f64, outcome: TrialOutcome) -> Step {
         let loss = outcome.loss();
         Step {
             rate_pps,
@@ -286,11 +286,11 @@ impl KnownDropper {
 impl Trial for KnownDropper {
     type Error = Infallible;
 
-    fn run(&mut self, rate_pps: f64) -> Result<Outcome, Infallible> {
+    fn run(&mut self, rate_pps: f64) -> Result<TrialOutcome, Infallible> {
         let planned = rate_pps * self.duration_s;
         let sent = planned.min(self.generator_pps * self.duration_s);
         let carried = self.capacity_pps * self.duration_s + self.queue_frames;
-        Ok(Outcome {
+        Ok(TrialOutcome {
             planned: planned as u64,
             sent: sent as u64,
             received: sent.min(carried) as u64,
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_generator_that_is_too_fast_or_too_slow_does_not_achieve_the_rate() {
-        let outcome = |duration_s| Outcome {
+        let outcome = |duration_s| TrialOutcome {
             planned: 100,
             sent: 100,
             received: 100,
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn frames_that_the_receiver_had_no_room_for_are_not_loss() {
-        let outcome = Outcome {
+        let outcome = TrialOutcome {
             planned: 100,
             sent: 100,
             received: 90,

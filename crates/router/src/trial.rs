@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::RouterError;
 use crate::generator::Generator;
 use crate::receiver::{Received, Receiver};
-use crate::search::{Outcome, Trial};
+use crate::search::{Trial, TrialOutcome};
 
 /// Longest wait for frames in flight. RFC 2544, section 23, specifies two seconds.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ pub struct TrafficTrial<'a> {
 impl Trial for TrafficTrial<'_> {
     type Error = RouterError;
 
-    fn run(&mut self, rate_pps: f64) -> Result<Outcome, RouterError> {
+    fn run(&mut self, rate_pps: f64) -> Result<TrialOutcome, RouterError> {
         let frames = (rate_pps * self.duration.as_secs_f64()).ceil().max(1.0) as u64;
         let before = self.receiver.read()?;
         let sending = AtomicBool::new(true);
@@ -49,7 +49,7 @@ impl Trial for TrafficTrial<'_> {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok::<_, RouterError>((sent?, after?))
         })?;
-        Ok(Outcome {
+        Ok(TrialOutcome {
             planned: frames,
             sent: sent.frames,
             received: after.frames - before.frames,

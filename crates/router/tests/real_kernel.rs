@@ -13,7 +13,7 @@ use perpacket_router::generator::{self, Generator};
 use perpacket_router::plane;
 use perpacket_router::probe::{Port, Probe};
 use perpacket_router::receiver::{self, Receiver};
-use perpacket_router::search::{Outcome, Trial};
+use perpacket_router::search::{Trial, TrialOutcome};
 use perpacket_router::trial::TrafficTrial;
 use perpacket_router::{RouterError, Stream};
 
@@ -155,7 +155,7 @@ impl Laboratory {
         sending: generator::Method,
         counting: receiver::Method,
         rate_pps: f64,
-    ) -> Result<Outcome, RouterError> {
+    ) -> Result<TrialOutcome, RouterError> {
         let stream = self.stream();
         TrafficTrial {
             generator: &mut Generator::open(&self.host_interface(0), &stream, sending)?,

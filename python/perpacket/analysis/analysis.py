@@ -16,7 +16,7 @@ from perpacket.analysis.conclusions import Conclusion, conclusions_of
 from perpacket.analysis.contests import ContestResult, results_of
 from perpacket.analysis.doubts import by_point, counted_doubts, unbalanced
 from perpacket.analysis.effects import Summary
-from perpacket.analysis.estimates import Estimates, rows_from
+from perpacket.analysis.estimates import Estimates
 from perpacket.analysis.findings import Evidence, Findings, findings_of
 from perpacket.analysis.limits import limits_of
 from perpacket.analysis.methods import MethodComparison, headline
@@ -30,7 +30,7 @@ from perpacket.analysis.turns import turn_limits
 from perpacket.analysis.wording import plural, sentence_case
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.directory import CONFIGURATION, REPORT, Failure, RunDirectory
-from perpacket.run.observation_file import to_table
+from perpacket.run.observation_file import rows_from, to_table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,13 +7,11 @@ the effect of the seed on both points cancels out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perpacket.analysis.statistics import Interval, StatisticsError, mean, paired_ratio
 from perpacket.errors import CorruptObservation
-from perpacket.run.directory import RunDirectory
-from perpacket.run.observation_file import Observation, to_row
 from perpacket.study.point import Point
 from perpacket.study.quantities import (
     Quantity,
@@ -29,22 +27,6 @@ from perpacket.study.stopping import DEFAULT_CONFIDENCE
 
 IDLE = "idle"
 """The layer of the idle processor. It is not a cost of packets."""
-
-
-def rows_of(directory: RunDirectory) -> dict[str, dict[int, Row]]:
-    """The observations of a run as flat rows, by point and seed."""
-    return rows_from(directory.configuration.points, directory.read_observations())
-
-
-def rows_from(
-    points: Iterable[Point], observations: Sequence[Observation]
-) -> dict[str, dict[int, Row]]:
-    """Observations as flat rows, by point and seed."""
-    by_name = {point.name: point for point in points}
-    rows: dict[str, dict[int, Row]] = {}
-    for one in observations:
-        rows.setdefault(one.point, {})[one.seed] = to_row(by_name[one.point], one)
-    return rows
 
 
 @dataclass(frozen=True)

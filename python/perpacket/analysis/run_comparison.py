@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perpacket.analysis.estimates import rows_of, value_or_none
+from perpacket.analysis.estimates import value_or_none
 from perpacket.analysis.statistics import (
     Interval,
     StatisticsError,
@@ -270,7 +270,7 @@ def compare(
     without a summary to `USUAL`. `in_time_order` is for measured runs. Raises `ConfigurationError`
     when neither run has one of `names`, or when the runs have no point in common.
     """
-    sides = Sides((rows_of(first), rows_of(second)), first.configuration.confidence, in_time_order)
+    sides = Sides((first.rows(), second.rows()), first.configuration.confidence, in_time_order)
     common = [
         point.name
         for point in first.configuration.points

@@ -352,9 +352,13 @@ def bounds(
         Path | None,
         typer.Option(help="Add the machine in a report of `bench memory --format json`."),
     ] = None,
-    io_mbytes_per_s: Annotated[
-        float | None,
-        typer.Option(help="Bandwidth of that machine's I/O bus, MB/s (with --measure or --bench)."),
+    io_bandwidth: Annotated[
+        int | None,
+        typer.Option(
+            parser=size_bytes,
+            metavar="SIZE",
+            help="Data a second of that machine's I/O bus (with --measure or --bench).",
+        ),
     ] = None,
     size: Annotated[
         int | None,
@@ -389,11 +393,11 @@ def bounds(
             hint="as in: perpacket model bounds --size 1460 --cpu 5us",
         )
     work = model.Work() if size is None else model.Work(size, 1e6 * cpu)
-    if io_mbytes_per_s is not None:
-        check_io(io_mbytes_per_s, measure or bench is not None)
+    if io_bandwidth is not None:
+        check_io(io_bandwidth, measure or bench is not None)
     known = model.read_catalogue(catalogue)
     if measure or bench is not None:
-        known.server.append(measured_server(bench, io_mbytes_per_s, quiet))
+        known.server.append(measured_server(bench, io_bandwidth, quiet))
     found = model.all_bounds(known, work, as_printed=as_printed, overlap=overlap)
     missing = model.left_out(known)
     if output_format is Format.JSON:
@@ -518,21 +522,21 @@ def miss_share(miss_rate: float | None, access: int | None, line: int | None) ->
     return float(data_movement.sequential_miss_rate(access or 0, line or 0))
 
 
-def check_io(io_mbytes_per_s: float, is_described: bool) -> None:
+def check_io(io_bandwidth: int, is_described: bool) -> None:
     """Raise `ConfigurationError` for an invalid bandwidth, or one without a machine to describe."""
     from perpacket.models.checks import numbers
 
-    numbers("--io-mbytes-per-s", io_mbytes_per_s, positive=True)
+    numbers("--io-bandwidth", io_bandwidth, positive=True)
     if not is_described:
         raise ConfigurationError(
-            "--io-mbytes-per-s describes a machine that only --measure or --bench adds",
-            parameter="--io-mbytes-per-s",
-            value=str(io_mbytes_per_s),
+            "--io-bandwidth describes a machine that only --measure or --bench adds",
+            parameter="--io-bandwidth",
+            value=str(io_bandwidth),
             hint="add one of them, or write the server into a --catalogue",
         )
 
 
-def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bool) -> Server:
+def measured_server(bench: Path | None, io_bandwidth: int | None, quiet: bool) -> Server:
     """A catalogue server for this machine, or for the machine of a `bench memory` report."""
     from perpacket.models import bandwidth, profiled
     from perpacket.models.bounds import Server as Described
@@ -545,11 +549,11 @@ def measured_server(bench: Path | None, io_mbytes_per_s: float | None, quiet: bo
         copied = bandwidth.of_bench(document, str(bench))
     progress.note(f"memory, copied by one core: {copied} MB/s read and written", quiet)
     buses = {"memory": copied.value}
-    if io_mbytes_per_s is not None:
-        buses["io"] = io_mbytes_per_s
+    if io_bandwidth is not None:
+        buses["io"] = io_bandwidth / 1e6
     else:
         progress.note(
-            "the I/O bus cannot be measured without a device that fills it: use --io-mbytes-per-s "
+            "the I/O bus cannot be measured without a device that fills it: use --io-bandwidth "
             "for transactions that cross it",
             quiet,
         )

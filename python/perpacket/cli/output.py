@@ -14,7 +14,7 @@ from perpacket.cli import pipes
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from perpacket.show.terminal import TextTable
+    from perpacket.show.text_table import TextTable
 
 PIPE_WIDTH = 200
 """The width of a table in a pipe or a file, in columns."""

@@ -6,27 +6,18 @@ lists texts that this module and the agent both accept, and texts that both reje
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import typer
 
 from perpacket.measure import cpu_lists
+from perpacket.units import BIT_RATES, RATES, SIZES, TIMES, quantity
 
 TIME_LIMIT_S = 1e9
 """The longest time, over thirty years."""
 
 EXACT_LIMIT = 2**53
 """Above this, a float does not represent every whole number."""
-
-TIMES = {"": 1, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
-SIZES = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 1e3, "MB": 1e6, "GB": 1e9}
-BIT_RATES = {
-    **{"": 1, "k": 1e3, "M": 1e6, "G": 1e9},
-    **{"b/s": 1, "kb/s": 1e3, "Mb/s": 1e6, "Gb/s": 1e9},
-}
-RATES = {"": 1, "k": 1e3, "M": 1e6, "/s": 1, "k/s": 1e3, "M/s": 1e6}
 
 
 def seconds(text: str) -> float:
@@ -82,18 +73,6 @@ def cpu_list(text: str) -> str:
     if not found:
         raise refused(text, "a CPU list such as 0,2-3")
     return text
-
-
-def quantity(text: str, units: Mapping[str, float]) -> float | None:
-    """A number with one of these units, in the base unit; None if the text is no such number."""
-    parts = re.fullmatch(r"([0-9][0-9.e+-]*)([A-Za-z/]*)", str(text))
-    if parts is None or parts[2] not in units:
-        return None
-    try:
-        value = float(parts[1]) * units[parts[2]]
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def refused(text: str, expected: str) -> typer.BadParameter:

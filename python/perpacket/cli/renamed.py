@@ -15,6 +15,7 @@ RENAMED = {
     ("model", "--saved-us"): ("--saved", "us"),
     ("model", "--nic-host-us"): ("--nic-host", "us"),
     ("model", "--nic-extra-us"): ("--nic-extra", "us"),
+    ("model", "--io-mbytes-per-s"): ("--io-bandwidth", "MB"),
     ("trace", "--window-s"): ("--window", ""),
     ("trace", "--sessions-per-s"): ("--sessions-rate", ""),
     ("trace", "--gap-mean-s"): ("--gap-mean", ""),

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from perpacket.errors import ConfigurationError
+from perpacket.units import SIZES, quantity
 
 LINE_BYTES = 64
 """The line size of every modelled cache."""
@@ -37,12 +38,13 @@ def shapes(option: str, text: str) -> tuple[Shape, ...]:
 
 def shape(option: str, text: str) -> Shape:
     """One shape; the number of its sets must be a power of two."""
-    parts = re.fullmatch(r"\s*([0-9]{1,7})([KM])(?:iB)?:([0-9]{1,4})\s*", text)
-    if parts is None:
-        raise _refused(option, text, "expected SIZE:WAYS, such as 64K:2 or 1M:16")
-    kib = int(parts[1]) * (KIB if parts[2] == "M" else 1)
-    ways = int(parts[3])
-    sets, rest = divmod(kib * KIB, LINE_BYTES * ways) if ways else (0, 1)
+    size, _, ways_text = text.strip().partition(":")
+    size_bytes = quantity(size, SIZES | {"K": KIB, "M": KIB**2})
+    ways = int(ways_text) if re.fullmatch("[0-9]{1,4}", ways_text) else 0
+    if size_bytes is None or size_bytes % KIB or not ways:
+        raise _refused(option, text, "expected SIZE:WAYS, such as 64K:2 or 1MiB:16")
+    kib = int(size_bytes) // KIB
+    sets, rest = divmod(kib * KIB, LINE_BYTES * ways)
     if rest or sets < 1 or sets & (sets - 1):
         raise _refused(option, text, "expected a number of sets that is a power of two")
     return Shape(kib, ways)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.measure import cpu_lists
 from perpacket.measure.hosts.contract import Completed, Host
 from perpacket.measure.plan import ProfiledPlan, named
 
@@ -22,11 +23,6 @@ something."""
 
 Answer = Mapping[str, object]
 """The report of a program: one JSON object."""
-
-
-def cpu_list(cpus: Sequence[int]) -> str:
-    """Processors as the value of an option: `0,1`."""
-    return ",".join(map(str, cpus))
 
 
 def bulk_sender(host: Host, to: str, connections: int, write_bytes: int) -> list[str]:
@@ -49,7 +45,7 @@ def profile(
     frequency = ("--frequency", str(plan.profile_frequency_hz))
     return [
         *(host.agent(), "profile", "--duration", f"{plan.window_s:g}"),
-        *("--cpus", cpu_list(host.cpus), "--events", plan.profile_events),
+        *("--cpus", cpu_lists.ranges(host.cpus), "--events", plan.profile_events),
         *(() if plan.profile_events == "accounts" else frequency),
         *("--format", "json"),
         *(() if server_pid is None else ("--pid", str(server_pid))),
@@ -80,7 +76,7 @@ def foreign_url(host: Host, url: str) -> str:
 
 
 def _filled(text: str, host: Host, root: str) -> str:
-    values = {"{root}": root, "{address}": host.address, "{cpus}": cpu_list(host.cpus)}
+    values = {"{root}": root, "{address}": host.address, "{cpus}": cpu_lists.ranges(host.cpus)}
     for name, value in values.items():
         text = text.replace(name, value)
     return text

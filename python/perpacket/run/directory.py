@@ -31,6 +31,7 @@ from perpacket.run import configuration_file, observation_file, stopping
 from perpacket.run.configuration_file import RunConfiguration
 from perpacket.run.observation_file import Observation
 from perpacket.study.point import Point
+from perpacket.study.quantities import Row
 from perpacket.study.runner import Outcome
 from perpacket.study.study import Study
 from perpacket.whole_file import TEMPORARY, write_whole
@@ -250,6 +251,10 @@ class RunDirectory:
         files = (self.path / OBSERVATIONS).glob("*.json")
         last = max((file.stat().st_mtime for file in files), default=began)
         return datetime.fromtimestamp(began, UTC), datetime.fromtimestamp(max(began, last), UTC)
+
+    def rows(self) -> dict[str, dict[int, Row]]:
+        """The observations as flat rows, by point and seed."""
+        return observation_file.rows_from(self.configuration.points, self.read_observations())
 
     def read_observations(self) -> list[Observation]:
         """The observations that exist, in the order of points and seeds.

@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perpacket.analysis.estimates import rows_of
 from perpacket.errors import (
     ConfigurationError,
     Interrupted,
@@ -226,7 +225,7 @@ def _of_one_stage(
         return due
     if first := [run for run in due if run[0].name not in second.points]:
         return first
-    second.begin(rows_of(directory))
+    second.begin(directory.rows())
     return due
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perpacket.errors import CorruptObservation
 from perpacket.study.point import Point
-from perpacket.study.quantities import flatten
+from perpacket.study.quantities import Row, flatten
 from perpacket.study.runner import Outcome
 
 if TYPE_CHECKING:
@@ -150,3 +150,14 @@ def to_table(points: Sequence[Point], observations: Sequence[Observation]) -> po
     rows = [to_row(by_name[observation.point], observation) for observation in observations]
     table = polars.DataFrame(rows, infer_schema_length=None)
     return table.with_columns(polars.selectors.by_dtype(polars.Null).cast(polars.Float64))
+
+
+def rows_from(
+    points: Iterable[Point], observations: Sequence[Observation]
+) -> dict[str, dict[int, Row]]:
+    """Observations as flat rows, by point and seed."""
+    by_name = {point.name: point for point in points}
+    rows: dict[str, dict[int, Row]] = {}
+    for one in observations:
+        rows.setdefault(one.point, {})[one.seed] = to_row(by_name[one.point], one)
+    return rows

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from perpacket.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE
 from perpacket.analysis.wording import in_words, typographic
 from perpacket.show.tables import Cell, Table, interval_cell
+from perpacket.show.text_table import TextTable
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.changes import Change, ChangeSet
-    from perpacket.show.terminal import TextTable
 
 SIGNS: Final = {CHEAPER: "<", DEARER: ">", NOT_DISTINGUISHABLE: "="}
 """The verdicts in a narrow column of text."""
@@ -48,8 +48,6 @@ def together(analysis: Analysis) -> list[Change]:
 
 def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
     """The table of changes and loads, and the table of the best changes together."""
-    from perpacket.show.terminal import TextTable
-
     loads, names, found = matrix(analysis)
     tables = []
     if names:

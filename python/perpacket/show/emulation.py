@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perpacket.show.terminal import TextTable
+from perpacket.show.text_table import TextTable
 
 PACKETS_OF = {"send": "sent", "receive": "received", "neither": "both"}
 MOST_FUNCTIONS = 20

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from perpacket.analysis.profile_comparison import number, packets
-from perpacket.show.terminal import TextTable
+from perpacket.show.text_table import TextTable
 
 SMALLEST_SHARE = 0.01
 """Layers below this share of every machine's cost have no column."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perpacket.analysis.profile_comparison import CONFIDENCE, MEASURES, TOTAL
 from perpacket.analysis.wording import number_text
-from perpacket.show.terminal import TextTable
+from perpacket.show.text_table import TextTable
 from perpacket.whole_file import write_whole
 
 if TYPE_CHECKING:

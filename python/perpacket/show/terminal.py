@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perpacket.analysis.wording import number_text
 from perpacket.show import changes
 from perpacket.show.result_tables import winner_text
+from perpacket.show.text_table import TextTable
 
 if TYPE_CHECKING:
     from perpacket.analysis.analysis import Analysis
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from perpacket.analysis.run_comparison import RunComparison
 
 METHOD_HEADINGS = ("scenario", "method, %", "other, %", "difference, points", "verdict", "assumed")
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A table of texts; `right` has the headings of the right-aligned columns."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right: tuple[str, ...] = ()
 
 
 def tables_of(analysis: Analysis) -> list[TextTable]:

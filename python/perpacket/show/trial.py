@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perpacket.advise.effect import ALL, GOAL, PATH, Effect, Effects, Verdict
 from perpacket.advise.journal import Outcome as StepOutcome
-from perpacket.show.terminal import TextTable
+from perpacket.show.text_table import TextTable
 
 if TYPE_CHECKING:
     from perpacket.advise.slope import Slope

@@ -195,8 +195,11 @@ enum ReceiverName {
 #[derive(Serialize)]
 struct CheckReport {
     schema: u32,
+    /// Whether all cases ran.
     complete: bool,
+    /// Cases whose output was wrong.
     wrong: usize,
+    /// The results in order.
     cases: Vec<CaseResult>,
 }
 
@@ -204,8 +207,11 @@ struct CheckReport {
 #[derive(Serialize)]
 struct ThroughputReport {
     schema: u32,
+    /// Whether the search ended by itself.
     complete: bool,
+    /// Bytes of a frame with its check sequence.
     frame_bytes: usize,
+    /// Length of each trial.
     trial_s: f64,
     /// How frames were sent; `None` for the test of the search.
     generator: Option<generator::Method>,
@@ -223,6 +229,7 @@ struct PlaneReport {
     schema: u32,
     #[serde(flatten)]
     attached: Attached,
+    /// Time for which the router forwarded.
     duration_s: f64,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use perpacket_linux::interface::counts;
 use serde::Serialize;
 
 /// The counts of a network interface.
@@ -66,25 +67,19 @@ impl Interface {
     }
 }
 
-/// Parses `/proc/net/dev`. After an interface's name, a line has eight counts for receiving and
-/// eight for sending.
+/// The interfaces in the text of `/proc/net/dev`.
 pub(super) fn devices(text: &str) -> BTreeMap<String, Interface> {
-    text.lines()
-        .filter_map(|line| {
-            let (name, rest) = line.split_once(':')?;
-            let counts: Vec<u64> = rest
-                .split_ascii_whitespace()
-                .map(|field| field.parse().ok())
-                .collect::<Option<_>>()?;
+    counts(text)
+        .map(|(name, row)| {
             let interface = Interface {
-                bytes_received: *counts.first()?,
-                packets_received: *counts.get(1)?,
-                bytes_sent: *counts.get(8)?,
-                packets_sent: *counts.get(9)?,
-                drops: counts.get(3)? + counts.get(11)?,
+                bytes_received: row[0],
+                packets_received: row[1],
+                bytes_sent: row[8],
+                packets_sent: row[9],
+                drops: row[3] + row[11],
                 interrupts: None,
             };
-            Some((name.trim().to_owned(), interface))
+            (name.to_owned(), interface)
         })
         .collect()
 }

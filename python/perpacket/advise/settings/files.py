@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from glob import glob
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import MASK, SEPARATOR
 from perpacket.advise.settings.refusals import refusals
 from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.measure import cpu_lists
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 
@@ -193,7 +195,7 @@ class Masks(Files):
             return value
         try:
             named = {"all": list(range(os.cpu_count() or 1)), "none": []}
-            return MASK + mask_of(named[value] if value in named else cpus_of(value))
+            return MASK + mask_of(named[value] if value in named else cpu_lists.numbers(value))
         except ValueError:
             raise ConfigurationError(
                 f"{self.title()} = {value}: expected all, none or a list such as 0,2-3", value=value
@@ -249,20 +251,11 @@ def is_number(word: str) -> bool:
     return word.removeprefix("-").isdecimal()
 
 
-def cpus_of(text: str) -> list[int]:
-    """The processors of a list such as `0,2-3`; raises `ValueError`."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
-
-
 def mask_of(cpus: list[int]) -> str:
     """A mask in the kernel's form, with a bit for each possible processor (lib/bitmap-str.c)."""
     number = sum(1 << cpu for cpu in cpus)
     possible = Path("/sys/devices/system/cpu/possible").read_text().strip()
-    width = cpus_of(possible)[-1] + 1
+    width = int(re.split("[,-]", possible)[-1]) + 1
     groups = []
     while width > 0:
         bits = min(32, width)

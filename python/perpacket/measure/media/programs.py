@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from perpacket.measure import cpu_lists
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.media import gstreamer
 from perpacket.measure.media.plan import MediaPlan
-from perpacket.measure.programs import cpu_list, foreign_server, foreign_url
+from perpacket.measure.programs import foreign_server, foreign_url
 
 MIB = 1 << 20
 
@@ -47,7 +48,7 @@ def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[st
     """`serve media`, on a port of its own choice."""
     command = [
         *(host.agent(), "serve", "media", "--root", root, "--listen", f"{host.address}:0"),
-        *("--cpus", cpu_list(host.cpus), "--buffering", plan.buffering),
+        *("--cpus", cpu_lists.ranges(host.cpus), "--buffering", plan.buffering),
         *("--read-delay", f"{read_delay_ms}ms", "--max-lateness", f"{ADMIT_ALL_MS}ms"),
         *("--max-sessions", str(plan.clients + SESSIONS_SPARE), "--format", "json"),
     ]
@@ -83,7 +84,8 @@ def play(host: Host, plan: MediaPlan, url: str, first: int, clients: int) -> lis
         *(host.agent(), "load", "media", f"{url}/stream-{{}}.ts", "--clients", str(clients)),
         *("--distribution", plan.distribution, "--check"),
         *("--ramp", f"{plan.ramp_s:g}", "--warmup", f"{plan.warmup_s:g}"),
-        *("--duration", f"{plan.load_s:g}", "--cpus", cpu_list(host.cpus), "--format", "json"),
+        *("--duration", f"{plan.load_s:g}", "--cpus", cpu_lists.ranges(host.cpus)),
+        *("--format", "json"),
     ]
     if plan.distribution == "multiple":
         # With more clients than media, every process plays all of them.

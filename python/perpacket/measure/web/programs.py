@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from perpacket.measure import cpu_lists
 from perpacket.measure.applications import file
 from perpacket.measure.applications.sessions import trust
 from perpacket.measure.hosts.contract import Host
-from perpacket.measure.programs import bulk_sender, cpu_list, words_of
+from perpacket.measure.programs import bulk_sender, words_of
 from perpacket.measure.web.plan import Plan
 
 WARMING_CLIENTS = 8
@@ -35,7 +36,7 @@ def serve_web(
     posts = ("--routes", "--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
     command = [
         *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
-        *("--cpus", cpu_list(host.cpus), "--architecture", plan.architecture),
+        *("--cpus", cpu_lists.ranges(host.cpus), "--architecture", plan.architecture),
         *(("--threads", str(plan.server_threads)) if plan.server_threads else ()),
         *(("--tls-cert", certificate[0], "--tls-key", certificate[1]) if plan.tls_key else ()),
         *(*posts, "--format", "json"),
@@ -143,13 +144,13 @@ def _part_of(whole: int, index: int, count: int) -> int:
 def _window(plan: Plan, host: Host) -> list[str]:
     return [
         *("--warmup", f"{plan.warmup_s:g}", "--duration", f"{plan.load_s:g}"),
-        *("--cpus", cpu_list(host.cpus), "--format", "json"),
+        *("--cpus", cpu_lists.ranges(host.cpus), "--format", "json"),
     ]
 
 
 def stream_far_end(host: Host) -> list[str]:
     """The receiver of the bulk sender."""
-    listen = ["--listen", f"{host.address}:0", "--cpus", cpu_list(host.cpus)]
+    listen = ["--listen", f"{host.address}:0", "--cpus", cpu_lists.ranges(host.cpus)]
     return [host.agent(), "load", "stream", *listen, "--format", "json"]
 
 

@@ -20,31 +20,12 @@ from perpacket.study.study import Study
 
 HERE = Path(__file__).parent
 
-FILES = {
-    "osdi06": "osdi06/study.toml",
-    "osdi06-ablation": "osdi06_ablation/study.toml",
-    "tr05-450": "tr05_450/study.toml",
-    "tr05-450-simulated": "tr05_450_simulated/study.toml",
-    "tr05-450-emulated": "tr05_450_emulated/study.toml",
-    "breakdown": "breakdown/study.toml",
-    "web-servers": "web_servers/study.toml",
-    "agreement": "agreement/study.toml",
-    "media-servers": "media_servers/study.toml",
-    "sensitivity": "sensitivity/study.toml",
-    "double-buffer": "double_buffer/study.toml",
-    "router": "router/study.toml",
-    "memory-surface": "memory_surface/study.toml",
-    "switch-cost": "switch_cost/study.toml",
-    "what-if": "what_if/study.toml",
-    "tls-cost": "tls_cost/study.toml",
-    "application-what-if": "application_what_if/study.toml",
-}
-"""The file of each study, by the study's name."""
+FILE = "study.toml"
 
 
 def names() -> list[str]:
-    """The names of all studies."""
-    return list(FILES)
+    """The names of all studies: those of their folders, with `-` for `_`."""
+    return sorted(file.parent.name.replace("_", "-") for file in HERE.glob(f"*/{FILE}"))
 
 
 def find(
@@ -93,7 +74,7 @@ def of_run(study: str, definition: str, points: tuple[Point, ...]) -> Study:
     """
     if definition:
         return _limited(load.of_text(definition, Path("study.toml")), study, points)
-    if study not in FILES:
+    if study not in names():
         raise MissingStudy(
             f"the run directory of study {study} has no study.toml, and perpacket has no built-in "
             "study of that name",
@@ -125,10 +106,10 @@ def _limited(found: Study, study: str, points: tuple[Point, ...]) -> Study:
 
 
 def _path(name: str) -> Path:
-    if name not in FILES:
+    if name not in names():
         raise MissingStudy(
             f"no study {name!r}",
-            hint=f"there are {', '.join(FILES)}; a study of your own is a file that ends in "
+            hint=f"there are {', '.join(names())}; a study of your own is a file that ends in "
             ".toml: `perpacket study new` prints one",
         )
-    return HERE / FILES[name]
+    return HERE / name.replace("-", "_") / FILE
