@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -22,8 +23,14 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 
 from invented import RATES
+from perpacket.show import html as report
 from perpacket.study.study import Study
 from requirements import skip
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from from_code import kept_runs  # noqa: E402
 
 pytestmark = pytest.mark.browser
 
@@ -86,7 +93,7 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def browser(page: Path) -> Iterator[Browser]:
+def driver() -> Iterator[Any]:
     """One browser for all these tests; skips them if there is none."""
     chromium = next(filter(None, map(shutil.which, CHROMIUM)), None)
     driver_path = shutil.which(DRIVER)
@@ -106,9 +113,37 @@ def browser(page: Path) -> Iterator[Browser]:
     driver.set_page_load_timeout(MOST_S)
     driver.set_script_timeout(MOST_S)
     try:
-        yield Browser(driver, page)
+        yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture(scope="module")
+def browser(driver: Any, page: Path) -> Browser:
+    """The report of the invented study."""
+    return Browser(driver, page)
+
+
+DEFAULT_RUNS = ("memory-surface", "osdi06", "sensitivity", "what-if")
+"""Kept runs with small reports: heat maps, timelines, published values in rows, and changes."""
+
+KEPT_RUNS = [
+    pytest.param(run, id=run, marks=() if run in DEFAULT_RUNS else pytest.mark.full)
+    for run in sorted(path.name.partition(".")[0] for path in kept_runs.RUNS.iterdir())
+]
+
+
+@pytest.fixture(scope="module", params=["invented", *KEPT_RUNS])
+def any_report(
+    request: pytest.FixtureRequest, driver: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Browser:
+    """The report of the invented study, or of a kept run."""
+    if request.param == "invented":
+        return Browser(driver, request.getfixturevalue("page"))
+    folder = tmp_path_factory.mktemp(request.param)
+    archive = kept_runs.RUNS / f"{request.param}{kept_runs.SUFFIX}"
+    analysis = kept_runs.analysis_of(archive, folder)
+    return Browser(driver, report.write(analysis, folder / "report.html"))
 
 
 def test_the_page_logs_nothing_and_requests_nothing(browser: Browser) -> None:
@@ -160,9 +195,9 @@ return [...document.querySelectorAll("svg")].flatMap((svg) => {
 
 
 @pytest.mark.parametrize("width", [SMALL_PX, DESK_PX])
-def test_no_text_of_a_chart_is_cut_or_over_another(browser: Browser, width: int) -> None:
-    browser.open(width)
-    assert browser.run(TEXTS) == []
+def test_no_text_of_a_chart_is_cut_or_over_another(any_report: Browser, width: int) -> None:
+    any_report.open(width)
+    assert any_report.run(TEXTS) == []
 
 
 WIDER = """
@@ -172,12 +207,12 @@ return [...document.querySelectorAll(".scroll:not(.raw *)")]
 
 
 def test_a_small_phone_shows_the_page_and_its_tables_without_scrolling_sideways(
-    browser: Browser,
+    any_report: Browser,
 ) -> None:
-    browser.open(SMALL_PX)
-    browser.run("for (const part of document.querySelectorAll('details')) part.open = true;")
-    assert browser.run("return document.documentElement.scrollWidth") <= SMALL_PX
-    assert browser.run(WIDER) == []
+    any_report.open(SMALL_PX)
+    any_report.run("for (const part of document.querySelectorAll('details')) part.open = true;")
+    assert any_report.run("return document.documentElement.scrollWidth") <= SMALL_PX
+    assert any_report.run(WIDER) == []
 
 
 LIGHT, DARK = 150, 100

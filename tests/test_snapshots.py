@@ -1,15 +1,18 @@
-"""Help, error messages and the doctor's table, compared with the files in `tests/snapshots`."""
+"""Help, error messages and tables, compared with the files in `tests/snapshots`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import split
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from perpacket import machine
-from perpacket.cli import app
+from perpacket.cli import agent_verbs, app
 from perpacket.machine import bpf, kernel, leftovers, memory, network, processors, programs
 from perpacket.machine.capability import Capability, Check
 
@@ -17,14 +20,6 @@ FOLDER = Path(__file__).with_name("snapshots")
 RENEW = "UPDATE_SNAPSHOTS"
 """Environment variable: write the snapshots; the agent's tests use the same one."""
 
-HELP = (
-    *("", "demo", "doctor", "top", "simulate"),
-    *("emulate", "emulate prepare", "emulate shell", "emulate replay"),
-    *("model", "model laws", "model handoff", "model bounds", "model cache"),
-    *("study", "study list", "study show", "study run", "study resume", "study rerun"),
-    *("study report", "study new", "study compare", "study export"),
-    *("trace", "trace info", "trace convert", "trace synthesize"),
-)
 ERRORS = (
     "simulate W-1024-P-N",
     "simulate bulk --set nic.lowat",
@@ -35,15 +30,53 @@ ERRORS = (
     "study run absent",
     "study run osdi06 --only latency",
     "study resume absent",
+    "study rerun absent",
+    "study report absent",
+    "study show absent",
+    "study list extra",
+    "study new extra",
+    "study compare absent file",
+    "study export absent --output absent.parquet",
+    "model laws --network-share 2",
+    "model part --share 2",
+    "model handoff --host 0us --saved 1us",
+    "model bounds --bench absent",
+    "model cache --miss-rate 2",
+    "model tls absent",
+    "trace convert absent.log out.log --to squid",
+    "trace synthesize out.log --connections 0",
     "doctor --require unicorns",
     "doctor --require agent,xdp",
     "top --every 1ms",
     "emulate --l2 512K:7",
     "emulate --rate-mbps 10",
+    "emulate prepare --kernel file",
+    "emulate shell --kernel absent",
+    "application list extra",
+    "application prepare absent",
+    "application start absent",
+    "application check absent",
+    "application stop absent",
+    "advise --pid 0",
+    "trial unicorns",
+    "trial",
+    "profile compare absent file",
     "absent",
 )
 
-pytestmark = pytest.mark.usefixtures("fake_core")
+RECORDING = Path(__file__).parents[1] / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+
+
+def verbs(command: Any, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every verb below a command, except those whose help is the agent's."""
+    if words and words[0] in agent_verbs.VERBS:
+        return
+    yield " ".join(words)
+    for name, below in getattr(command, "commands", {}).items():
+        yield from verbs(below, (*words, name))
+
+
+HELP = [*verbs(get_command(app.app)), "profile compare"]
 
 
 @pytest.fixture(autouse=True)
@@ -98,16 +131,35 @@ def trimmed(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
+@pytest.mark.usefixtures("fake_core")
 @pytest.mark.parametrize("verb", HELP)
 def test_the_help_of_a_verb_is_the_snapshot(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
     name = "-".join(["help", *verb.split()])
     compare(f"{name}.txt", block(f"{verb} --help".strip(), capfd))
 
 
+def test_no_snapshot_of_help_has_lost_its_verb() -> None:
+    names = {"-".join(["help", *verb.split()]) for verb in HELP}
+    assert {path.stem for path in FOLDER.glob("help*.txt")} == names
+
+
+def test_a_replay_of_a_recording_prints_the_tables_of_the_snapshot(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path(RECORDING.name).symlink_to(RECORDING)
+    commands = (
+        f"emulate replay {RECORDING.name} --l2 256K:16,1M:16",
+        "emulate replay file",
+        "emulate footprint absent",
+    )
+    compare("replay.txt", "\n".join(block(command, capfd) for command in commands))
+
+
 def test_the_table_of_the_doctor_is_the_snapshot(capfd: pytest.CaptureFixture[str]) -> None:
     compare("doctor.txt", block("doctor", capfd))
 
 
+@pytest.mark.usefixtures("fake_core")
 def test_errors_and_their_hints_are_the_snapshot(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from enum import IntEnum
 
@@ -70,6 +71,8 @@ def show_error(error: Exception) -> None:
         hint = "check the file and its permissions"
         if error.errno in FULL:
             hint = "free some space and try again: `perpacket study resume` continues a study"
-        show(f"{name}{error.strerror.lower()}", hint)
+        # The simulator's core has its own words for a few errors.
+        reason = os.strerror(error.errno) if error.errno else error.strerror
+        show(f"{name}{reason.lower()}", hint)
     else:
         show(str(error), getattr(error, "hint", ""))

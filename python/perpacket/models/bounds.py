@@ -118,7 +118,8 @@ def read_catalogue(file: Path | None = None) -> Catalogue:
     try:
         catalogue = Catalogue.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{place}: cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{place}: cannot be read: {reason}") from None
     except ValidationError as error:
         raise ConfigurationError(f"{place}: {problem_text(error)}") from None
     check_names(str(place), catalogue)

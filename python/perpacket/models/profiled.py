@@ -21,7 +21,8 @@ def read_document(file: Path, place: str) -> Mapping[str, object]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{place}: cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{place}: cannot be read: {reason}") from None
     if not isinstance(content, dict):
         raise ConfigurationError(f"{place}: expected a JSON object")
     return content

@@ -192,12 +192,21 @@ def _source_points(
                             pl.lit(terms.own_legend).alias("source"))  # fmt: skip
     published = papers.select("configuration", pl.col("published").alias("value"), "source")
     present = {*simulated["source"].to_list(), *published["source"].to_list()}
-    shown = {source: style for source, style in styles.items() if source in present}
+    # The legend begins right of the names.
+    room = width - min(chart_style.names_px(runs["configuration"].to_list()), width // 2)
+    shown = {
+        chart_style.legend_name(source, room): style
+        for source, style in styles.items()
+        if source in present
+    }
+    in_lines = pl.col("source").map_elements(
+        lambda source: chart_style.legend_name(source, room), return_dtype=pl.String
+    )
     legend = chart_style.legend(width, columns=3 if width >= WIDE else 1)
     channels = chart_style.mark_channels("source", shown, legend)
     x = alt.X("value:Q", scale=scale)
     return [
-        alt.Chart(marks)
+        alt.Chart(marks.with_columns(in_lines))
         .mark_point(size=size, opacity=1, strokeWidth=stroke_width)
         .encode(x=x, y=y, **channels)
         for marks, size, stroke_width in ((simulated, 110, 1.0), (published, 60, 1.75))

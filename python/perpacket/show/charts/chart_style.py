@@ -45,8 +45,8 @@ LEGEND_MARGIN_PX: Final = 60
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 1], [1, 3], [10, 2, 2, 2])
 
 
-CHARACTER_PX: Final = 6.5
-"""Mean width of a character of running text at 12 px: 6.1 in Arial, rounded up."""
+CHARACTER_PX: Final = 7.2
+"""Mean width of a character of running text at 12 px: 7.1 in DejaVu Sans, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)

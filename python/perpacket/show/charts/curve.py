@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from perpacket.study.figure import Figure
     from perpacket.study.point import Point
 
+HEIGHT_PX: Final = 320
+
 LOGARITHMIC_FROM_RATIO: Final = 50.0
 """The x axis is logarithmic if the largest x is at least this multiple of the smallest."""
 
@@ -239,17 +241,21 @@ def curve(
     )
     color = alt.Color("series:N", sort=series, title=None, legend=legend, scale=color_scale)
     dash = alt.StrokeDash("series:N", sort=series, title=None, legend=legend, scale=dash_scale)
-    base = alt.Chart(frame.drop_nulls("y")).encode(x=_numeric_x(frame["x"], x_title))
+    base = alt.Chart(frame.drop_nulls("y")).encode(
+        x=_numeric_x(frame["x"], chart_style.wrapped(x_title, width - 60))
+    )
     y: dict[str, Any] = {"scale": y_scale, "axis": alt.Axis(tickCount=6)}
     band = base.mark_area(opacity=0.18).encode(
-        y=alt.Y("low:Q", title=y_title, **y), y2="high:Q", color=color
+        y=alt.Y("low:Q", title=chart_style.wrapped(y_title, HEIGHT_PX), **y),
+        y2="high:Q",
+        color=color,
     )
     line = base.mark_line(strokeWidth=2).encode(y=alt.Y("y:Q", **y), color=color, strokeDash=dash)
     dots = base.mark_circle(size=26, opacity=1).encode(y=alt.Y("y:Q", **y), color=color)
     layers: list[alt.Chart] = [band, line, dots]
     if "published" in frame.columns and frame["published"].null_count() < frame.height:
         layers.extend(_published_points(base, color_scale, width, terms))
-    return chart_style.fitted(chart_style.layered(*layers), width, height=320)
+    return chart_style.fitted(chart_style.layered(*layers), width, height=HEIGHT_PX)
 
 
 def _published_points(
@@ -272,7 +278,7 @@ def _published_points(
     return [outlines, placed.mark_circle(size=22, opacity=1).encode(color=color)]
 
 
-def _numeric_x(values: pl.Series, title: str) -> alt.X:
+def _numeric_x(values: pl.Series, title: list[str]) -> alt.X:
     """An x axis with a tick at each level, logarithmic where the levels span a wide ratio."""
     levels = sorted({float(value) for value in values.to_list()})
     logarithmic = levels[0] > 0 and levels[-1] / levels[0] >= LOGARITHMIC_FROM_RATIO

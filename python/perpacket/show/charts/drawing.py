@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from perpacket.show.charts import palette
 
@@ -16,6 +16,12 @@ VEGA_LITE_VERSION: Final = "6.4"
 
 PNG_SCALE: Final = 2.0
 
+ROOM_FOR_FONTS: Final = 1.17
+"""A page is laid out for texts this much wider than the renderer's font draws them. DejaVu Sans,
+which is the only font without serifs on many Linux machines, is 17 % wider than Arial."""
+
+_FONT_SIZE: Final = re.compile(r'font-size="([0-9.]+)px"')
+
 # A second legend beside the first does not fit in a narrow chart. Only Vega has this option.
 LEGENDS_BELOW_EACH_OTHER: Final = {"top": {"direction": "vertical", "anchor": "start", "margin": 4}}
 
@@ -26,6 +32,7 @@ _INTERACTIVE: Final = re.compile(
 )
 _EMPTY_ELEMENTS: Final = re.compile(
     r'<path[^>]*(?:display="none"|d="M0,0h0v0h0Z")[^>]*/>|<g></g>|<g transform="[^"]*"></g>'
+    r'|<text[^>]* opacity="0"[^>]*>[^<]*</text>'  # a label that would be over another
 )
 
 
@@ -35,7 +42,7 @@ def svg(chart: Chart, *, identifier: str, title: str, description: str) -> str:
     `title` and `description` (for readers who do not see the chart) are plain text. `identifier`
     must be unique in the page and valid in an `id` attribute.
     """
-    opening, body = _rendered(chart, "transparent").split(">", 1)
+    opening, body = _with_room(chart).split(">", 1)
     view_box = re.search(r'viewBox="([^"]*)"', opening)
     if view_box is None:
         raise ValueError(f"chart {identifier}: the renderer returned an SVG without a viewBox")
@@ -75,11 +82,36 @@ def png(svg_file: str) -> bytes:
     return pixels
 
 
+def _with_room(chart: Chart) -> str:
+    """The renderer's SVG without a background, with room for wider fonts around every text."""
+    larger = _with_font_sizes(chart.to_dict(), ROOM_FOR_FONTS)
+    drawn = _render(larger, "transparent")
+    return _FONT_SIZE.sub(
+        lambda found: f'font-size="{float(found[1]) / ROOM_FOR_FONTS:.4g}px"', drawn
+    )
+
+
+def _with_font_sizes(value: Any, factor: float) -> Any:
+    """The specification with every size of a font multiplied."""
+    if isinstance(value, list):
+        return [_with_font_sizes(item, factor) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: item * factor if key.lower().endswith("fontsize") else _with_font_sizes(item, factor)
+        for key, item in value.items()
+    }
+
+
 def _rendered(chart: Chart, background: str) -> str:
-    """The renderer's SVG. The renderer contains Vega and the fonts and uses no network."""
+    """The renderer's SVG."""
+    return _render(chart.to_dict(), background)
+
+
+def _render(specification: dict[str, Any], background: str) -> str:
+    """The SVG of a specification. The renderer contains Vega and the fonts and uses no network."""
     import vl_convert
 
-    specification = chart.to_dict()
     specification["config"]["background"] = background
     specification["config"]["legend"]["layout"] = LEGENDS_BELOW_EACH_OTHER
     drawn: str = vl_convert.vegalite_to_svg(

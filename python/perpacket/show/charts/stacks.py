@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from perpacket.study.figure import Figure
 
 HEIGHT_PX: Final = 320
-ALL_LAYERS: Final = len(palette.LAYER_TONES)
 SUM_SIZE_PX: Final = 11
 HEADROOM: Final = 1.07
 SMALL_PART: Final = 0.02
@@ -96,14 +95,19 @@ def _upright(
         labelSeparation=2,
         labelFontSize=chart_style.FONT_SIZE_PX - (width < chart_style.WIDE),
     )
-    x = alt.X("x:N", sort=levels, title=x_title, axis=names)
+    x = alt.X("x:N", sort=levels, title=chart_style.wrapped(x_title, width - 60), axis=names)
     sums = _sums(rows)
     # Sums are above the bars: leave room above the highest.
     room = HEADROOM * max(sums["value"].to_list())
     scale = alt.Scale(domain=[0, room], nice=False)
-    y = alt.Y("value:Q", title=y_title, stack="zero", scale=scale, axis=alt.Axis(tickCount=6))
-    columns = ALL_LAYERS if width >= chart_style.WIDE else 4
-    bars = _bars(rows, "bottom to top", width, columns).encode(x=x, y=y)
+    y = alt.Y(
+        "value:Q",
+        title=chart_style.wrapped(y_title, HEIGHT_PX),
+        stack="zero",
+        scale=scale,
+        axis=alt.Axis(tickCount=6),
+    )
+    bars = _bars(rows, "bottom to top", width).encode(x=x, y=y)
     bar_px = (width - 60) / len(levels)
     if bar_px < SHORT_SUM_PX:
         return chart_style.fitted(chart_style.layered(bars), width, HEIGHT_PX)
@@ -131,8 +135,7 @@ def _horizontal(
         scale=alt.Scale(domain=[0, room], nice=False),
     )
     y = alt.Y("x:N", sort=levels, title=None, axis=chart_style.row_axis(width, grid=False))
-    columns = ALL_LAYERS if width >= chart_style.WIDE else 2
-    bars = _bars(rows, "left to right", width, columns).encode(x=x, y=y)
+    bars = _bars(rows, "left to right", width).encode(x=x, y=y)
     labels = (
         alt.Chart(sums)
         .mark_text(dx=5, align="left", color=palette.INK.light, fontSize=SUM_SIZE_PX)
@@ -143,7 +146,7 @@ def _horizontal(
     )
 
 
-def _bars(rows: pl.DataFrame, direction: str, width: int, columns: int) -> alt.Chart:
+def _bars(rows: pl.DataFrame, direction: str, width: int) -> alt.Chart:
     """The stacked bars without their axes; layers outside the vocabulary come last."""
     present = set(rows["layer"].to_list())
     known = [layer for layer in palette.LAYER_TONES if layer in present]
@@ -151,12 +154,13 @@ def _bars(rows: pl.DataFrame, direction: str, width: int, columns: int) -> alt.C
     others = iter(chart_style.cycled(palette.OTHER_TONES, len(order) - len(known)))
     tones = [(palette.LAYER_TONES.get(layer) or next(others)).light for layer in order]
     stacked = rows.with_columns(_depth(order))
+    columns = min(chart_style.legend_columns(width, order), len(order))
     color = alt.Color(
         "layer:N",
         sort=order,
         scale=alt.Scale(domain=order, range=tones),
         title=f"{'layers' if 'user' in known else 'parts'}, {direction}",
-        legend=chart_style.legend(width, columns=min(columns, len(order))),
+        legend=chart_style.legend(width, columns=columns),
     )
     encodings: dict[str, Any] = {"color": color, "order": alt.Order("depth:Q")}
     marked = alt.Chart(stacked).mark_bar(stroke=palette.PAPER.light, strokeWidth=1)
