@@ -66,7 +66,8 @@ select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not ap
 rust-tests: export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS = true
 rust-tests: export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS = true
 rust-tests:
-	@$(call timed,Rust tests,cargo test --release --workspace --lib --bins --tests --locked --quiet)
+	@$(call timed,Rust tests,cargo test --release --workspace --exclude perpacket-benches --lib --bins --tests --locked \
+		--quiet)
 offline-tests:
 	@$(call timed,Python tests without servers,$(call select,not live))
 live-tests:
@@ -81,7 +82,7 @@ test-applications: setup-dev
 
 check: setup-dev
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked --quiet -- --deny warnings
+	cargo clippy --release --workspace --all-targets --locked --quiet -- --deny warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -99,7 +100,7 @@ wheels: $(BIN)/python
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./crates/agent
 
 bench:
-	cargo bench --workspace --locked
+	cargo bench --package perpacket-benches --locked
 
 # The stable compiler instruments the code by flags. --target excludes build scripts from this.
 FUZZ_SECONDS ?= 60

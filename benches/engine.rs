@@ -1,7 +1,7 @@
 //! Measures the speed of the simulator: the event queue alone, and whole configurations with the
 //! full memory model, in simulated packets a second on one core.
 //!
-//! Measured with `cargo bench -p perpacket-simulate --bench engine` on an AMD EPYC (Zen 4 class)
+//! Measured with `cargo bench --bench engine` on an AMD EPYC (Zen 4 class)
 //! 2-core VM with other work on it. The goals are 20 M events a second for the queue and 1 M
 //! packets a second:
 //!

@@ -2,7 +2,7 @@
 //!
 //! Each benchmark replays a prepared list of lines through the caches of the simulated web server
 //! (64 KiB 2-way, 1 MiB 16-way, inclusive, next-line prefetch) unless its name says otherwise.
-//! Run it with `cargo bench -p perpacket-memory --bench access`.
+//! Run it with `cargo bench --bench access`.
 //!
 //! # Results
 //!

@@ -1,6 +1,6 @@
 //! Measures the cost of parsing a request, of parsing a date, and of formatting a date.
 //!
-//! Run it with `cargo bench -p perpacket-http --bench parsing`.
+//! Run it with `cargo bench --bench parsing`.
 //!
 //! # Results
 //!
