@@ -15,7 +15,7 @@ from perpacket.emulate.qemu import PLUGIN
 
 ROOT = Path(__file__).parent.parent
 OWN = "perpacket/emulate/" + PLUGIN
-SETTINGS = {"CARGO_PROFILE_RELEASE_LTO": "thin", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
+SETTINGS = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
 """The Makefile's settings: with them the extension is built already."""
 
 
