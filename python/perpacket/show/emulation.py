@@ -161,9 +161,10 @@ def cell(estimate: Mapping[str, Any]) -> str:
 def headline(document: Mapping[str, Any]) -> str:
     """A line on the emulation: the server, its clients, the packets and the machine."""
     settings, packets = document["settings"], document["packets"]
+    variants = document["variants"]
     counted = (
-        f"{packets['sent']:,} packets sent and {packets['received']:,} received in "
-        f"{document['variants']} variants; first level {' and '.join(document['caches']['l1'])}; "
+        f"{packets['sent']:,} packets sent and {packets['received']:,} received in {variants} "
+        f"variant{'' if variants == 1 else 's'}; first level {' and '.join(document['caches']['l1'])}; "
         f"turns of {document['turn_instructions']:,} instructions"
     )
     if "recording" in document:
