@@ -162,9 +162,10 @@ def headline(document: Mapping[str, Any]) -> str:
     """A line on the emulation: the server, its clients, the packets and the machine."""
     settings, packets = document["settings"], document["packets"]
     variants = document["variants"]
+    first_levels = " and ".join(document["caches"]["l1"])
     counted = (
         f"{packets['sent']:,} packets sent and {packets['received']:,} received in {variants} "
-        f"variant{'' if variants == 1 else 's'}; first level {' and '.join(document['caches']['l1'])}; "
+        f"variant{'' if variants == 1 else 's'}; first level {first_levels}; "
         f"turns of {document['turn_instructions']:,} instructions"
     )
     if "recording" in document:
