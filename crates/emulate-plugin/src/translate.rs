@@ -2,7 +2,7 @@
 //! The callbacks: QEMU calls them when it translates a block, and when the block's code runs.
 //!
 //! Only plain callbacks are registered. If one thread runs two processors, inline operations and
-//! conditional callbacks at the beginning of blocks make QEMU 10.0 corrupt the guest's registers.
+//! conditional callbacks change a constant of the translated code of processor 1 (QEMU 10.0).
 
 use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_void};

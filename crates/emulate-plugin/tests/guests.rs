@@ -286,6 +286,7 @@ fn another_processor_changes_no_count() {
         check_calls(&window);
         let rounds = &window["guest"]["values"];
         assert!(rounds[0].as_u64() < rounds[1].as_u64(), "{rounds}");
+        assert_eq!(rounds[2], 0, "traps that returned to a wrong address");
         assert_eq!(window["separate_processors"], true);
         assert_eq!(window["foreign_blocks"], 0);
     }

@@ -26,14 +26,7 @@
     .globl main
 main:
     mov $TABLE, %rdi
-    mov $asm_exc_page_fault, %rax
-    mov %ax, 14 * 16(%rdi)
-    movw $8, 14 * 16 + 2(%rdi)
-    movw $0x8e00, 14 * 16 + 4(%rdi)
-    shr $16, %rax
-    mov %ax, 14 * 16 + 6(%rdi)
-    shr $16, %rax
-    mov %eax, 14 * 16 + 8(%rdi)
+    GATE 14, asm_exc_page_fault
     lidt table(%rip)
     mov $LOCAL_APIC, %r14d
     WATCH
