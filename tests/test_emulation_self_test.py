@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from perpacket.emulate.qemu import Qemu
 from perpacket.emulate.self_test import Expected
 from perpacket.errors import MachineLacks
 from perpacket.machine import emulator
+
+INLINE = Path(__file__).parents[1] / "crates/emulate-plugin/tests/guests/inline.c"
+"""A plugin that is correct, but has inline operations."""
 
 FOUND = Qemu(Path("/bin/true"), "10.0.2")
 
@@ -76,7 +80,8 @@ def test_a_wrong_count_names_qemu_and_the_next_step(real: tuple[Qemu, Path]) -> 
     [
         ({"counts": []}, "instructions of syscall (other): 0, expected"),
         ({"returns": {"matched": 511, "unmatched": 1}}, "matched returns: 511, expected"),
-        ({"guest": {"values": [100, 100]}}, "the second processor ran: False, expected True"),
+        ({"guest": {"values": [100, 100, 0]}}, "the second processor ran: False, expected True"),
+        ({"guest": {"values": [100, 160, 9]}}, "returned to a wrong address: 9, expected 0"),
         ({"foreign_blocks": 3}, "ran code of another: True, expected False"),
         ({"separate_processors": False}, "ran code of another: False, expected True"),
     ],
@@ -99,6 +104,21 @@ def test_an_emulator_that_breaks_down_fails_the_self_test(
     broken = replace(real[0], program=program)
     with pytest.raises(MachineLacks, match=r"fails the self-test.*Bad icount read"):
         self_test.run(broken, real[1])
+
+
+def test_inline_operations_of_a_plugin_fail_the_self_test(
+    real: tuple[Qemu, Path], tmp_path: Path
+) -> None:
+    emulator, plugin = real
+    if not emulator.version.startswith("10.0."):
+        requirements.skip("qemu", f"{emulator.version}: the fault is known of 10.0")
+    library = tmp_path / "inline.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, INLINE], check=True)
+    program = tmp_path / "qemu"
+    program.write_text(f'#!/bin/sh\nexec {emulator.program} "$@" -plugin {library}\n')
+    program.chmod(0o755)
+    with pytest.raises(MachineLacks, match="traps that returned to a wrong address"):
+        self_test.run(replace(emulator, program=program), plugin)
 
 
 def test_a_pass_is_remembered_for_this_qemu_and_plugin(

@@ -5,11 +5,15 @@ use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::ptr;
 
 use perpacket_cost::{KernelSymbols, Rules};
 use perpacket_emulate::card::{Card, CardEvents, SEND_TAIL};
 use perpacket_emulate::recording::{RecordFilter, Recorder};
-use perpacket_emulate::{Block, By, Functions, Observer, ObserverSettings, Options, Structures};
+use perpacket_emulate::{
+    Block, By, Functions, KernelMemory, Observer, ObserverSettings, Options, Structures,
+    interrupt_frame,
+};
 use perpacket_memory::Line;
 
 use crate::api::{
@@ -19,6 +23,7 @@ use crate::api::{
 };
 use crate::machine::{CardBus, Machine};
 use crate::report;
+use crate::translate::{rest_after, rest_from};
 
 /// Exit status of QEMU after an error of the plugin.
 const FAILED: i32 = 71;
@@ -92,6 +97,10 @@ pub struct Plugin {
     pub diagnosis: Diagnosis,
     /// Whether the running block belongs to processor 0 and is watched.
     pub is_active: bool,
+    /// The block that processor 0 began last, or null. It is only compared.
+    pub begun: *const Block,
+    /// The entry of an exception that has not stored yet, or null. It is only compared.
+    pub entered: *const Block,
     /// Whether the last turn was processor 0's.
     first_runs: bool,
     /// Instructions left in this turn.
@@ -173,6 +182,8 @@ impl Plugin {
             card: None,
             diagnosis: Diagnosis::default(),
             is_active: false,
+            begun: ptr::null(),
+            entered: ptr::null(),
             first_runs: true,
             turn_left: 0,
             pages: Box::new([NO_PAGE; PAGES]),
@@ -252,10 +263,41 @@ impl Plugin {
         let is_first = self.turn(block.instructions());
         self.is_active = is_first && self.observer.is_watching();
         if self.is_active {
+            self.begun = block;
             self.observer.block(block);
         } else if !is_first {
             self.diagnosis.foreign_blocks += 1;
         }
+    }
+
+    /// Handles an access of a block that has one instruction, before any other effect of it.
+    ///
+    /// If an instruction in the middle of a block accesses a device, QEMU leaves the block and runs the
+    /// instruction in a block that it does not report (`CF_MEMI_ONLY` in its function
+    /// `cpu_io_recompile`). Only the access is reported.
+    #[inline(never)]
+    pub fn alone(&mut self, block: *const Block) {
+        if self.is_active && self.begun != block && self.entered != block {
+            if let Some(rest) = rest_after(self.begun, block) {
+                self.observer.leave(rest);
+            }
+            self.begun = block;
+        }
+    }
+
+    /// Handles the first store of the entry of an exception. If an instruction in the middle of a block
+    /// causes the exception, the processor leaves the block, and does not complete the instruction.
+    pub fn exception(&mut self, entry: &mut Block, address: u64) {
+        let mut next = [0; 8];
+        if let Some(machine) = &self.machine
+            && machine.running() == machine.first
+            && self.observer.is_watching()
+            && KernelMemory::read(machine, interrupt_frame(address), &mut next)
+            && let Some(rest) = rest_from(self.begun, u64::from_le_bytes(next))
+        {
+            self.observer.leave(rest);
+        }
+        self.block(entry);
     }
 
     /// Handles a load or store of processor 0.

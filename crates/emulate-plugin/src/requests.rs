@@ -71,6 +71,8 @@ impl Plugin {
         };
         let mut page = [0; TEXT_AT + TEXT_BYTES];
         self.machine().read(physical, &mut page);
+        // A request may change the counts that the last block's belong to.
+        self.begun = std::ptr::null();
         let request = Request::parse(physical, &page);
         match request.operation {
             1 => {

@@ -2,14 +2,16 @@
 //! The callbacks: QEMU calls them when it translates a block, and when the block's code runs.
 //!
 //! Only plain callbacks are registered. If one thread runs two processors, inline operations and
-//! conditional callbacks at the beginning of blocks make QEMU 10.0 corrupt the guest's registers.
+//! conditional callbacks change a constant of the translated code of processor 1 (QEMU 10.0).
 
+use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use perpacket_emulate::{Block, Instruction, Repetitions, Work, decode};
+use iced_x86::{Mnemonic, OpKind};
+use perpacket_emulate::{Block, Extent, Instruction, Repetitions, Rest, Work, decode};
 use perpacket_memory::Line;
 
 use crate::api::{
@@ -31,7 +33,11 @@ static PLUGIN: AtomicPtr<Plugin> = AtomicPtr::new(ptr::null_mut());
 
 /// All blocks whose addresses QEMU's code contains. They are stored in pieces that never move.
 /// Adjacent blocks cause fewer cache misses than blocks in separate allocations.
-struct Blocks(Vec<Vec<Block>>);
+struct Blocks {
+    pieces: Vec<Vec<Block>>,
+    /// The instructions of each block, by its address.
+    extents: BTreeMap<usize, Extent>,
+}
 
 /// Number of blocks in a piece.
 const PIECE: usize = 4096;
@@ -39,10 +45,10 @@ const PIECE: usize = 4096;
 impl Blocks {
     /// Stores a block. Its address is valid until the blocks are dropped.
     fn push(&mut self, block: Block) -> *mut Block {
-        if self.0.last().is_none_or(|piece| piece.len() == PIECE) {
-            self.0.push(Vec::with_capacity(PIECE));
+        if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
+            self.pieces.push(Vec::with_capacity(PIECE));
         }
-        match self.0.last_mut() {
+        match self.pieces.last_mut() {
             Some(piece) => {
                 piece.push(block);
                 piece.last_mut().map_or(ptr::null_mut(), ptr::from_mut)
@@ -52,7 +58,23 @@ impl Blocks {
     }
 }
 
-static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks(Vec::new()));
+static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks {
+    pieces: Vec::new(),
+    extents: BTreeMap::new(),
+});
+
+/// What a block has from the instruction at `address` on, if one begins there.
+pub fn rest_from(block: *const Block, address: u64) -> Option<Rest> {
+    let blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    blocks.extents.get(&block.addr())?.from(address)
+}
+
+/// What a block has after its instruction that is the only one of another block.
+pub fn rest_after(block: *const Block, only: *const Block) -> Option<Rest> {
+    let blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let only = blocks.extents.get(&only.addr())?;
+    blocks.extents.get(&block.addr())?.after(only)
+}
 
 /// Registers the plugin's callbacks with QEMU.
 pub fn install(plugin: Plugin) {
@@ -91,8 +113,12 @@ extern "C" fn was_reset(id: PluginId) {
 /// Drops all blocks, because QEMU has dropped all translated code, and with it their addresses.
 extern "C" fn flushed(_id: PluginId) {
     if let Ok(mut blocks) = BLOCKS.lock() {
-        blocks.0.clear();
+        blocks.pieces.clear();
+        blocks.extents.clear();
     }
+    // SAFETY: QEMU runs no processor while it drops their code.
+    let plugin = unsafe { plugin() };
+    (plugin.begun, plugin.entered) = (ptr::null(), ptr::null());
 }
 
 extern "C" fn at_exit(_id: PluginId, _data: *mut c_void) {
@@ -182,7 +208,8 @@ fn watch_requests(plugin: &mut Plugin, all: &[Translated]) {
             None => plugin.after_mark == Some(translated.decoded.ip()),
         };
         if follows {
-            on_access(translated.instruction, request, plugin);
+            let data = ptr::from_mut(plugin).cast();
+            on_access(translated.instruction, request, data);
         }
         if translated.effect == Instruction::Hypercall && index + 1 == all.len() {
             plugin.after_mark = Some(translated.decoded.next_ip());
@@ -203,14 +230,38 @@ fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
             repetitions.read(&translated.decoded, translated.effect != Instruction::Other);
         }
     }
+    let block_data = store_block(
+        Block::new(
+            (function, work),
+            all.len() as u32,
+            &lines,
+            repetitions.accesses() as u16,
+        ),
+        Extent::new(
+            all.iter()
+                .enumerate()
+                .map(|(index, translated)| (translated.decoded.ip(), repetitions.of(index))),
+        ),
+    );
+    let first_push = work.is_exception.then(|| first_push(all)).flatten();
+    if let [only] = all {
+        on_access(only.instruction, runs_alone, block_data);
+    }
     for (index, translated) in all.iter().enumerate() {
         let Translated {
             instruction,
             effect,
             ..
         } = *translated;
-        if !repetitions.repeats(index) {
-            on_access(instruction, access_callback(effect, &work), plugin);
+        if repetitions.of(index) == 0 {
+            if first_push == Some(index) {
+                on_access(instruction, exception_stores, block_data);
+            }
+            on_access(
+                instruction,
+                access_callback(effect, &work),
+                ptr::from_mut(plugin).cast(),
+            );
         }
         let callback: ExecuteCallback = match effect {
             Instruction::TranslationControl => translations_dropped,
@@ -224,14 +275,24 @@ fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
             qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data);
         }
     }
-    let block_data = store_block(Block::new(
-        (function, work),
-        all.len() as u32,
-        &lines,
-        repetitions.accesses() as u16,
-    ));
+    let runs = match first_push {
+        Some(_) => exception_enters,
+        None => block_runs,
+    };
     // SAFETY: QEMU is translating this block; the data lives until QEMU drops its code.
-    unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, block_runs, NO_REGISTERS, block_data) }
+    unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, runs, NO_REGISTERS, block_data) }
+}
+
+/// The first instruction that accesses memory, if it stores on the stack.
+fn first_push(all: &[Translated]) -> Option<usize> {
+    let accesses = |decoded: &iced_x86::Instruction| {
+        let has_operand = decoded.op_kinds().any(|kind| kind == OpKind::Memory);
+        decoded.is_stack_instruction() || has_operand && decoded.mnemonic() != Mnemonic::Nop
+    };
+    let first = all
+        .iter()
+        .position(|translated| accesses(&translated.decoded))?;
+    (all[first].decoded.stack_pointer_increment() < 0).then_some(first)
 }
 
 /// The lines of a block's code. Consecutive instructions in one line count once.
@@ -263,10 +324,12 @@ fn lines(plugin: &mut Plugin, all: &[Translated]) -> Vec<Line> {
 }
 
 /// Stores a block until QEMU drops its code. Returns the block's address.
-fn store_block(block: Block) -> *mut c_void {
+fn store_block(block: Block, extent: Extent) -> *mut c_void {
     // A callback that panics ends QEMU, so no thread can have left the lock poisoned.
     let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-    blocks.push(block).cast()
+    let stored = blocks.push(block);
+    blocks.extents.insert(stored.addr(), extent);
+    stored.cast()
 }
 
 const fn access_callback(what: Instruction, work: &Work) -> MemoryCallback {
@@ -282,19 +345,16 @@ const fn access_callback(what: Instruction, work: &Work) -> MemoryCallback {
     }
 }
 
-fn on_access(
-    instruction: *mut TranslatedInstruction,
-    callback: MemoryCallback,
-    plugin: *mut Plugin,
-) {
-    // SAFETY: QEMU is translating this instruction; the plugin lives as long as QEMU.
+fn on_access(instruction: *mut TranslatedInstruction, callback: MemoryCallback, data: *mut c_void) {
+    // SAFETY: QEMU is translating this instruction; the data is the plugin, which lives as long as QEMU,
+    // or a block, which lives as long as its code.
     unsafe {
         qemu_plugin_register_vcpu_mem_cb(
             instruction,
             callback,
             NO_REGISTERS,
             LOADS_AND_STORES,
-            plugin.cast(),
+            data,
         );
     }
 }
@@ -319,6 +379,28 @@ extern "C" fn block_runs(_processor: c_uint, data: *mut c_void) {
     // callback at a time.
     let (plugin, block) = unsafe { (plugin(), &mut *data.cast::<Block>()) };
     plugin.block(block);
+}
+
+/// The rest of the block that the exception interrupted must be known before this block is counted. It is
+/// known when this block stores.
+extern "C" fn exception_enters(_processor: c_uint, data: *mut c_void) {
+    // SAFETY: as in `block_runs`.
+    let plugin = unsafe { plugin() };
+    plugin.entered = data.cast();
+}
+
+extern "C" fn exception_stores(_: c_uint, _: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `block_runs`.
+    let plugin = unsafe { plugin() };
+    if std::mem::replace(&mut plugin.entered, ptr::null()) == data.cast() {
+        // SAFETY: as in `block_runs`.
+        plugin.exception(unsafe { &mut *data.cast::<Block>() }, address);
+    }
+}
+
+extern "C" fn runs_alone(_: c_uint, _: MemoryInfo, _: u64, data: *mut c_void) {
+    // SAFETY: as in `block_runs`.
+    unsafe { plugin().alone(data.cast()) }
 }
 
 extern "C" fn other_runs(_processor: c_uint, number: *mut c_void) {

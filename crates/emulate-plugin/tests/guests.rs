@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use perpacket_emulate::recording::Recording;
+use perpacket_emulate::{ModelParameters, replay};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -125,6 +127,11 @@ fn build(folder: &Path, source: &str, definitions: &[&str]) {
 }
 
 fn run(folder: &Path, processors: &str, options: &str) -> Output {
+    run_with(folder, processors, options, "one-insn-per-tb=off")
+}
+
+/// Runs a guest with a property of QEMU's translator.
+fn run_with(folder: &Path, processors: &str, options: &str, translator: &str) -> Output {
     let file = |name: &str| folder.join(name).display().to_string();
     let plugin = format!(
         "{},out={},symbols={},{options}",
@@ -140,7 +147,7 @@ fn run(folder: &Path, processors: &str, options: &str) -> Output {
             "-M",
             "pc",
             "-accel",
-            "tcg,thread=single",
+            &format!("tcg,thread=single,{translator}"),
         ])
         .args([
             "-icount",
@@ -179,9 +186,13 @@ fn run(folder: &Path, processors: &str, options: &str) -> Output {
 
 /// The window that a guest counted.
 fn window(source: &str, definitions: &[&str], options: &str) -> Value {
+    window_with(source, definitions, options, "one-insn-per-tb=off")
+}
+
+fn window_with(source: &str, definitions: &[&str], options: &str, translator: &str) -> Value {
     let folder = TempDir::new().unwrap();
     build(folder.path(), source, definitions);
-    let output = run(folder.path(), "2", options);
+    let output = run_with(folder.path(), "2", options, translator);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(ENDED), "{errors}");
     let text = fs::read_to_string(folder.path().join("out")).unwrap();
@@ -275,6 +286,7 @@ fn another_processor_changes_no_count() {
         check_calls(&window);
         let rounds = &window["guest"]["values"];
         assert!(rounds[0].as_u64() < rounds[1].as_u64(), "{rounds}");
+        assert_eq!(rounds[2], 0, "traps that returned to a wrong address");
         assert_eq!(window["separate_processors"], true);
         assert_eq!(window["foreign_blocks"], 0);
     }
@@ -394,4 +406,52 @@ fn a_full_disk_ends_the_recording_with_an_error() {
     );
     let line = fs::read_to_string(folder.path().join("out")).unwrap();
     assert!(line.contains("\"error\""), "{line}");
+}
+
+/// Instructions that `middle.S` runs in a round, by function. Each counts once, although QEMU begins
+/// some of its blocks several times.
+const MIDDLE: [(&str, u64); 7] = [
+    ("do_syscall_64", 3 + 2 + 2),
+    ("tcp_ack", 3 + 2 + 2 + 5 + 4 + 3),
+    ("a_helper", 4 + 1 + 6 + 1),
+    ("ip_output", 6 + 1 + 7 + 3 + 1 + 3 + 4 + 3 * 8 + 2),
+    ("__dev_queue_xmit", 5 + 1),
+    ("asm_exc_page_fault", 3 * 4),
+    ("another_helper", 3 * 12),
+];
+
+#[test]
+fn the_rest_of_a_block_that_is_left_counts_once() {
+    if !has_qemu() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("recording");
+    let model = ["l1=64:2", "l2=128:16", "tlb=64:4"];
+    let options = |filter| {
+        let record = file.display();
+        format!("by=function,{},record={record}{filter}", model.join(","))
+    };
+    for filter in ["", ",filter=none"] {
+        let counted = window("middle.S", &[], &options(filter));
+        for (function, of_round) in MIDDLE {
+            let instructions = of_function(&counted, function, "instructions", 0);
+            assert_eq!(instructions, ROUNDS * of_round, "{function}{filter}");
+        }
+        assert_eq!(counted["returns"]["unmatched"], 0);
+        let bytes = fs::read(&file).unwrap();
+        let parameters = ModelParameters::parse(model).unwrap();
+        let replayed = replay(Recording::new(&bytes).unwrap(), &parameters).unwrap();
+        let mut replayed = serde_json::to_value(&replayed[0]).unwrap();
+        for of_plugin in ["separate_processors", "foreign_blocks"] {
+            replayed[of_plugin] = counted[of_plugin].clone();
+        }
+        assert_eq!(counted, replayed, "{filter}");
+    }
+    // Without a recording, accesses that repeat others of their block are not reported.
+    let options = "by=function,l1=64:2,l2=128:16";
+    let counted = window("middle.S", &[], options);
+    // Such a block has one instruction, so that none is left in the middle.
+    let single = window_with("middle.S", &[], options, "one-insn-per-tb=on");
+    assert_eq!(counted, single);
 }

@@ -5,7 +5,10 @@ use perpacket_cost::{Direction, FunctionClass, KernelSymbols, Kind, Layer, Owner
 use crate::context::Context;
 
 /// Functions that the processor enters by itself, not by a call or a jump of other code.
-const ENTRIES: [&str; 2] = ["asm_exc_", "asm_sysvec_"];
+const ENTRIES: [&str; 2] = [EXCEPTION, "asm_sysvec_"];
+const EXCEPTION: &str = "asm_exc_";
+/// It interrupts between two instructions.
+const NO_EXCEPTION: &str = "asm_exc_nmi";
 
 /// Tables of such code. Each interrupt has a stub, which jumps to `asm_common_interrupt`. A stub's
 /// first instruction is aligned, and its second is not.
@@ -24,6 +27,8 @@ pub struct Work {
     /// Whether the processor enters this code by itself. The context that it interrupts is then
     /// restored at its return.
     pub is_hardware_entry: bool,
+    /// Whether it enters this code because an instruction could not be completed.
+    pub is_exception: bool,
 }
 
 impl Work {
@@ -32,6 +37,7 @@ impl Work {
         is_user: true,
         class: NO_CLASS,
         is_hardware_entry: false,
+        is_exception: false,
     };
 
     /// A kernel function of that class.
@@ -41,6 +47,7 @@ impl Work {
             is_user: false,
             class,
             is_hardware_entry: false,
+            is_exception: false,
         }
     }
 
@@ -157,6 +164,7 @@ impl Functions {
             is_user: false,
             class,
             is_hardware_entry: offset == 0 && begins(ENTRIES) || is_stub,
+            is_exception: offset == 0 && name.starts_with(EXCEPTION) && name != NO_EXCEPTION,
         };
         (Function(id.index() as u32), work)
     }

@@ -20,6 +20,7 @@
 //! card                   what a network card wrote, and the frames it moved
 //! observer, replay       compute a result, from an emulator or from a recording
 //! instruction            the instructions that the plugin must recognize
+//! extent                 the instructions of a block that did not run
 //! repetition             the accesses of a block that the plugin need not report
 //! options                the plugin's options
 //! ```
@@ -28,6 +29,7 @@
 
 pub mod card;
 mod context;
+mod extent;
 mod footprint;
 mod functions;
 mod instruction;
@@ -43,6 +45,7 @@ mod tracker;
 mod window;
 
 pub use context::Context;
+pub use extent::{Extent, Rest};
 pub use footprint::{Footprint, Touches, footprint};
 pub use functions::{Function, Functions, Work};
 pub use instruction::{Instruction, decode};
@@ -53,5 +56,5 @@ pub use repetition::Repetitions;
 pub use replay::replay;
 pub use rows::{By, RowName, Rows};
 pub use structures::{KernelMemory, Place, StructureId, Structures, StructuresError};
-pub use tracker::Tracker;
+pub use tracker::{Tracker, interrupt_frame};
 pub use window::{Count, Facts, Frames, Guest, Returns, Window};

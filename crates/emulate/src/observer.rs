@@ -5,6 +5,7 @@ use std::io;
 use perpacket_memory::{Filter, Line, ParameterError, Side};
 
 use crate::context::Context;
+use crate::extent::Rest;
 use crate::functions::{Function, Functions, Work};
 use crate::model::{Model, ModelParameters};
 use crate::recording::{BUFFER_SETS, FIRST_SETS, Mark, Operation, Recorder};
@@ -327,6 +328,17 @@ impl Observer {
         }
         if let Some(lines) = &block.further_lines {
             lines.iter().for_each(|line| self.fetch(*line));
+        }
+    }
+
+    /// The processor left the last block before its end. The rest of it is not counted.
+    ///
+    /// The block's lines were fetched when it began, so the lines of the rest remain in the caches.
+    pub fn leave(&mut self, rest: Rest) {
+        self.instructions[self.row] -= rest.instructions;
+        self.data_accesses -= rest.repeated;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.leave(rest.instructions);
         }
     }
 

@@ -85,9 +85,8 @@ pub struct Repetitions {
     values: [Value; GENERAL],
     symbols: Symbol,
     run: Option<Run>,
-    /// For each instruction, whether its accesses need not be reported.
-    repeats: Vec<bool>,
-    accesses: u32,
+    /// For each instruction, its accesses that need not be reported.
+    repeated: Vec<u32>,
     factory: InstructionInfoFactory,
 }
 
@@ -100,25 +99,24 @@ impl Default for Repetitions {
             }),
             symbols: GENERAL as Symbol,
             run: None,
-            repeats: Vec::new(),
-            accesses: 0,
+            repeated: Vec::new(),
             factory: InstructionInfoFactory::new(),
         }
     }
 }
 
 impl Repetitions {
-    /// Whether the accesses of an instruction repeat others. The instruction is named by its index;
-    /// the answer is false for an instruction that was not read.
+    /// The number of accesses of an instruction that repeat others. The instruction is named by its
+    /// index; the answer is 0 for an instruction that was not read.
     #[must_use]
-    pub fn repeats(&self, instruction: usize) -> bool {
-        self.repeats.get(instruction).copied().unwrap_or(false)
+    pub fn of(&self, instruction: usize) -> u32 {
+        self.repeated.get(instruction).copied().unwrap_or(0)
     }
 
     /// The number of accesses that repeat others.
     #[must_use]
-    pub const fn accesses(&self) -> u32 {
-        self.accesses
+    pub fn accesses(&self) -> u32 {
+        self.repeated.iter().sum()
     }
 
     /// Reads the next instruction. If `is_watched` is true, its access is always reported.
@@ -128,8 +126,8 @@ impl Repetitions {
             [memory] if is_plain(instruction) => self.access(memory),
             _ => None,
         };
-        let number = self.repeats.len();
-        self.repeats.push(false);
+        let number = self.repeated.len();
+        self.repeated.push(0);
         match access {
             Some(access) => {
                 let member = Member {
@@ -246,8 +244,8 @@ impl Repetitions {
 
     /// Marks an access that lies between others.
     fn drop_access(&mut self, member: Member) {
-        if !member.is_watched && !std::mem::replace(&mut self.repeats[member.instruction], true) {
-            self.accesses += member.accesses;
+        if !member.is_watched {
+            self.repeated[member.instruction] = member.accesses;
         }
     }
 
@@ -365,8 +363,8 @@ mod tests {
     /// The instructions whose accesses repeat others, by index.
     fn repeating(instructions: &[&[u8]]) -> Vec<usize> {
         let repetitions = read(instructions, |_| false);
-        let all = repetitions.repeats.iter().enumerate();
-        all.filter(|(_, repeats)| **repeats)
+        let all = repetitions.repeated.iter().enumerate();
+        all.filter(|(_, repeated)| **repeated > 0)
             .map(|(index, _)| index)
             .collect()
     }
@@ -430,7 +428,7 @@ mod tests {
         // push rbp; push rbx; push rax; call
         let instructions: [&[u8]; 4] = [&[0x55], &[0x53], &[0x50], &[0xe8, 0, 0, 0, 0]];
         let found = read(&instructions, |index| index == 1 || index == 3);
-        assert_eq!(found.repeats, [false, false, true, false]);
+        assert_eq!(found.repeated, [0, 0, 1, 0]);
     }
 
     #[test]
@@ -450,7 +448,7 @@ mod tests {
         ) {
             let mut repetitions = Repetitions::default();
             for (number, (base, offset, size)) in offsets.iter().enumerate() {
-                repetitions.repeats.push(false);
+                repetitions.repeated.push(0);
                 let access = Access {
                     base: Base { base: *base, index: 0, scale: 0, segment: Register::None },
                     begin: start + offset,
@@ -465,8 +463,8 @@ mod tests {
             let lines = |reports_all: bool| {
                 let mut filter = Filter::new(64);
                 let mut seen = Vec::new();
-                for ((base, offset, size), repeats) in offsets.iter().zip(&repetitions.repeats) {
-                    if *repeats && !reports_all {
+                for ((base, offset, size), repeated) in offsets.iter().zip(&repetitions.repeated) {
+                    if *repeated > 0 && !reports_all {
                         continue;
                     }
                     let first = i64::from(base + 1) * 4096 + start + offset;
@@ -483,7 +481,7 @@ mod tests {
             let ((reported, after), (all, after_all)) = (lines(false), lines(true));
             prop_assert_eq!(reported, all);
             prop_assert_eq!(format!("{after:?}"), format!("{after_all:?}"));
-            let dropped = repetitions.repeats.iter().filter(|repeats| **repeats).count();
+            let dropped = repetitions.repeated.iter().filter(|repeated| **repeated > 0).count();
             prop_assert_eq!(repetitions.accesses() as usize, dropped);
         }
     }

@@ -134,12 +134,9 @@ impl Tracker {
     /// Records the first store of a hardware entry. `address` is the word below the frame if the
     /// store is the number of the interrupt. It is one word lower if the store is a return address.
     ///
-    /// The processor aligns the stack to 16 bytes before it stores its frame of five words. So the word
-    /// below the frame, which has the number or the error code, is aligned to 16 bytes.
     pub fn interrupt_store(&mut self, address: u64) {
         if let Some(context) = self.interrupted.take() {
-            let below_frame = (address + 15) & !15;
-            let address = below_frame + 8;
+            let address = interrupt_frame(address);
             *self.slot(address) = Saved { address, context };
         }
     }
@@ -159,4 +156,14 @@ impl Tracker {
             self.current = saved.context;
         }
     }
+}
+
+/// The address of the frame of an interrupt, from the address of the first store of its entry. The
+/// frame's first word is the address at which the interrupted code continues.
+///
+/// The processor aligns the stack to 16 bytes before it stores its frame of five words. So the word
+/// below the frame, which has the number or the error code, is aligned to 16 bytes.
+#[must_use]
+pub const fn interrupt_frame(first_store: u64) -> u64 {
+    ((first_store + 15) & !15) + 8
 }

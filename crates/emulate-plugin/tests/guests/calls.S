@@ -1,6 +1,11 @@
 /* Calls of known layers, five deep, with an interrupt in the deepest, ROUNDS times. With SECOND, another
    processor makes the same calls all the while. The first two numbers of the guest are those of its rounds
-   before and after the window. */
+   before and after the window. The third is the number of its traps that returned to a wrong address.
+
+   QEMU 10.0 translates a trap with the constant 1, which is the length of the instruction. If a plugin has
+   an inline operation in a block of processor 1, QEMU computes the operation's address in the constant 1
+   itself (gen_cpu_index and gen_plugin_u64_ptr in accel/tcg/plugin-gen.c), so the rest of the block has
+   another number in its place. */
 #include "guest.h"
 
 /* The self-test of the package has this guest, with SECOND. */
@@ -8,6 +13,7 @@
 #define TABLE 0xffffffff80210000
 #define LOCAL_APIC 0xfee00000
 #define SECOND_ROUNDS 0xffffffff80009000
+#define WRONG_RETURNS 0xffffffff80009008
 
     .macro FUNCTION name
     .balign 64, 0x90
@@ -18,16 +24,9 @@
     .text
     .globl main
 main:
-    /* Vector 32 enters asm_sysvec_test. */
     mov $TABLE, %rdi
-    mov $asm_sysvec_test, %rax
-    mov %ax, 512(%rdi)
-    movw $8, 514(%rdi)
-    movw $0x8e00, 516(%rdi)
-    shr $16, %rax
-    mov %ax, 518(%rdi)
-    shr $16, %rax
-    mov %eax, 520(%rdi)
+    GATE 32, asm_sysvec_test
+    GATE 3, trap
     lidt table(%rip)
 #ifdef SECOND
     /* The second processor begins at 0x8000 in 16-bit code. */
@@ -55,13 +54,24 @@ main:
     mov $REQUESTS, %rsi
     mov %r12, 8(%rsi)
     mov %r14, 16(%rsi)
+    mov WRONG_RETURNS, %r15d
+    mov %r15, 24(%rsi)
     END
 
 second:
     lidt table(%rip)
 3:  incl SECOND_ROUNDS
-    call do_syscall_64
+    int3
+    jmp 4f
+    .rept 64
+    nop
+    .endr
+    incl WRONG_RETURNS
+4:  call do_syscall_64
     jmp 3b
+
+trap:
+    iretq
 
     FUNCTION do_syscall_64
     .rept 10

@@ -11,6 +11,18 @@
 #define STOP 2
 
 #ifdef __ASSEMBLER__
+    /* An interrupt of that vector enters the handler; %rdi is the address of the table. */
+    .macro GATE vector, handler
+    mov $\handler, %rax
+    mov %ax, 16 * \vector(%rdi)
+    movw $8, 16 * \vector + 2(%rdi)
+    movw $0x8e00, 16 * \vector + 4(%rdi)
+    shr $16, %rax
+    mov %ax, 16 * \vector + 6(%rdi)
+    shr $16, %rax
+    mov %eax, 16 * \vector + 8(%rdi)
+    .endm
+
     .macro REQUEST operation
     mov $REQUESTS, %rsi
     movl $\operation, (%rsi)

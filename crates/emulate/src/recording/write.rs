@@ -65,6 +65,12 @@ impl Recorder {
         self.instructions += instructions;
     }
 
+    /// That many of the instructions that were reported last did not run. No operation may have been
+    /// reported since.
+    pub const fn leave(&mut self, instructions: u64) {
+        self.instructions -= instructions;
+    }
+
     /// One access of the current row.
     #[inline]
     pub fn access(&mut self, side: Side, line: Line) {
