@@ -26,6 +26,9 @@ export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 .PHONY: setup setup-dev demo test rust-tests offline-tests live-tests test-full test-applications check \
 	docs pages wheels bench fuzz clean
 
+# Python compiles a module when it is first imported; pip would compile all.
+install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent --editable
+
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
 
@@ -36,15 +39,14 @@ plugin = cargo build --release --locked --quiet --package perpacket-emulate-plug
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.installed: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet ./crates/agent --editable .
+	$(install) .
 	$(plugin)
 	touch $@
 
 $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet ./crates/agent --editable '.[dev,docs]'
+	$(install) '.[dev,docs]'
 	$(plugin)
 	touch $@ $(VENV)/.installed
 

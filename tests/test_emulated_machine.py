@@ -53,7 +53,7 @@ def test_the_same_command_prints_the_same_bytes_beside_a_busy_machine(
 
 
 @pytest.mark.slow
-def test_the_same_command_prints_the_same_bytes_twenty_times(session: Session, busy: None) -> None:
+def test_the_same_command_prints_the_same_bytes_twenty_times(session: Session) -> None:
     same_bytes(session, 20)
 
 

@@ -26,21 +26,27 @@ fn plugin() -> &'static Path {
         if let Some(path) = env::var_os("PERPACKET_EMULATE_PLUGIN") {
             return PathBuf::from(path);
         }
+        let test = env::current_exe().unwrap();
+        let folder = test.parent().and_then(Path::parent).unwrap();
+        // The profile of this test, so that its dependencies are not compiled again.
+        let profile = if folder.ends_with("release") {
+            "release"
+        } else {
+            "test"
+        };
         let built = Command::new(env!("CARGO"))
             .args([
                 "build",
                 "--quiet",
                 "--locked",
                 "--profile",
-                "test",
+                profile,
                 "--package",
             ])
             .arg(env!("CARGO_PKG_NAME"))
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .status();
         assert!(built.expect("cargo runs").success());
-        let test = env::current_exe().unwrap();
-        let folder = test.parent().and_then(Path::parent).unwrap();
         folder.join("libperpacket_emulate_plugin.so")
     })
 }
