@@ -23,7 +23,7 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= off
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test rust-tests offline-tests live-tests test-full test-applications check \
+.PHONY: setup setup-dev demo test peers rust-tests offline-tests live-tests test-full test-applications check \
 	docs pages wheels bench fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
@@ -54,12 +54,16 @@ demo: setup
 	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
 # The Rust tests run beside the Python tests that start no servers, loads or hosts. Each part prints its
-# duration.
-test: setup-dev
-	tests/install_peers.sh
+# duration. BESIDE: a target to make when the Rust tests have ended and the Python tests still run.
+test:
+	@$(MAKE) --no-print-directory --jobs 2 setup-dev peers
+	tests/prepare_guest.sh
 	@echo "Rust tests, and Python tests without servers: their output follows when they end"
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests $(BESIDE)
 	@$(MAKE) --no-print-directory live-tests
+
+peers:
+	tests/install_peers.sh
 
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications'
@@ -75,8 +79,8 @@ offline-tests:
 live-tests:
 	@$(call timed,Python tests with servers,$(call select,live))
 
-test-full: setup-dev
-	tests/install_peers.sh
+test-full: setup-dev peers
+	tests/prepare_guest.sh
 	$(BIN)/python -m pytest -m full
 
 test-applications: setup-dev

@@ -4,17 +4,6 @@
 # missing afterwards, the tests that need it skip with the reason. The script starts no service.
 set -u
 
-# `emulate prepare` installs QEMU and a kernel, and boots the guest. If it fails, the tests of the emulated
-# machine skip.
-perpacket="$(dirname "$0")/../.venv/bin/perpacket"
-if [ -x "$perpacket" ]; then
-    install=""
-    command -v qemu-system-x86_64 >/dev/null && command -v busybox >/dev/null || install=--install
-    # shellcheck disable=SC2086  # the option is there or not
-    "$perpacket" emulate prepare $install --quiet >/dev/null ||
-        echo "no emulated machine, so the tests that need one skip" >&2
-fi
-
 missing=""
 for pair in nginx:nginx-light wrk:wrk ab:apache2-utils sshd:openssh-server ip:iproute2 apache2:apache2-bin \
     ffmpeg:ffmpeg bird:bird2 valgrind:valgrind busybox:busybox-static zstd:zstd gst-launch-1.0:gstreamer1.0-tools chromium:chromium chromedriver:chromium-driver public-inbox-init:public-inbox \
