@@ -23,8 +23,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= off
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test peers rust-tests offline-tests live-tests test-full test-applications check \
-	docs pages wheels bench fuzz clean
+.PHONY: setup setup-dev demo test peers rust-tests offline-tests emulation-tests live-tests \
+	test-full test-applications check docs pages wheels bench fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
 install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent --editable
@@ -53,18 +53,20 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 demo: setup
 	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
-# The Rust tests run beside the Python tests that start no servers, loads or hosts. Each part prints its
-# duration. BESIDE: a target to make when the Rust tests have ended and the Python tests still run.
+# Two of the first three parts run at the same time: the Rust tests, the Python tests that start no servers,
+# loads or hosts, and the tests of the emulated machine. Each part prints its duration. BESIDE: another
+# target to make beside them.
 test:
 	@$(MAKE) --no-print-directory --jobs 2 setup-dev peers
 	tests/prepare_guest.sh
-	@echo "Rust tests, and Python tests without servers: their output follows when they end"
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests $(BESIDE)
+	@echo "The output of each part of the tests follows when the part ends"
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests $(BESIDE) emulation-tests
 	@$(MAKE) --no-print-directory live-tests
 
 peers:
 	tests/install_peers.sh
 
+EMULATION := tests/test_emul*.py
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications'
 
@@ -75,7 +77,9 @@ rust-tests:
 	@$(call timed,Rust tests,cargo test --release --workspace --exclude perpacket-benches --lib --bins --tests --locked \
 		--quiet)
 offline-tests:
-	@$(call timed,Python tests without servers,$(call select,not live))
+	@$(call timed,Python tests without servers,$(call select,not live) --ignore-glob='$(EMULATION)')
+emulation-tests:
+	@$(call timed,Python tests of the emulated machine,$(call select,not live) $(EMULATION))
 live-tests:
 	@$(call timed,Python tests with servers,$(call select,live))
 
