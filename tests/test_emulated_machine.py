@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 
 from perpacket.cli import app
 from perpacket.emulate import report, runs
+from perpacket.emulate.footprint import footprint
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.session import Session
 from perpacket.emulate.settings import Memory, Scenario, Settings
@@ -100,16 +102,16 @@ def test_misses_by_structure_are_those_of_data(session: Session) -> None:
     assert {"[user memory]", "[stack]", "[pages]"} <= found.keys()
 
 
-def test_the_costs_of_all_functions_are_those_of_all_layers(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report, "FUNCTIONS_SHOWN", 1_000_000)
+def test_the_costs_of_all_functions_are_those_of_all_layers(session: Session) -> None:
     by_layer: Any = session.emulate(SMALL)
     by_function: Any = session.emulate(replace(SMALL, by="function"))
     for part in ("packets", "total", "layers", "kinds", "directions"):
         assert by_function[part] == by_layer[part]
     functions, layers = by_function["functions"], by_layer["layers"].values()
-    assert "tcp_v4_rcv" in {row["function"] for row in functions}
+    *most, others = functions
+    assert others["function"] == report.OTHERS
+    misses = [sum(one["value"] for one in row["l2_misses_per_packet"].values()) for row in most]
+    assert misses == sorted(misses, reverse=True)
     name = "instructions_per_packet"
     assert sum(row[name] for row in functions) == pytest.approx(sum(row[name] for row in layers))
     for cache in ("l1i", "l1d"):
@@ -160,6 +162,22 @@ def test_a_replay_equals_the_emulation_that_was_recorded(session: Session, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["web.rec"]
     for part in ("packets", "total", "layers", "kinds", "directions"):
         assert again[part] == live[part]
+    with pytest.raises(ConfigurationError, match="not a recording of a bulk sender"):
+        footprint(file)
+
+
+def test_the_guest_of_a_server_that_does_not_start_is_removed(
+    session: Session, tmp_path: Path
+) -> None:
+    folder = tmp_path / session.machine.key
+    shutil.copytree(session.machine.folder, folder, copy_function=os.symlink)
+    settings = replace(SMALL, scenario=Scenario("absent-program"))
+    machine = replace(session.machine, folder=folder)
+    for is_discarded in (False, True):
+        own = replace(session, machine=machine, is_discarded=is_discarded)
+        with pytest.raises(RunFailed, match="the server does not listen"):
+            own.emulate(settings)
+        assert folder.exists() is not is_discarded
 
 
 def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session) -> None:

@@ -35,8 +35,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Number of the clients' connections, or 0 if it is unknown. It is the fourth of the guest's
-    /// numbers.
+    /// Number of the connections to which a bulk sender sends in turn, or 0 for another server. It is
+    /// the fourth of the guest's numbers.
     #[must_use]
     pub fn connections(&self) -> u32 {
         u32::try_from(self.values[3]).unwrap_or(0)

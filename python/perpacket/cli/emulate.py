@@ -182,8 +182,8 @@ def emulate(
 ) -> None:
     """Run an unmodified kernel and server on an emulated machine; report the cost of a packet.
 
-    Counts instructions and misses of modelled caches by layer, kind and direction. The counts are
-    the same on every machine and under any load. Needs QEMU 10 and no root.
+    Counts instructions and misses of modelled caches by layer, kind and direction. The counts of a
+    stored guest are the same, whatever else runs on this machine. Needs QEMU 10 and no root.
     """
     if context.invoked_subcommand is not None:
         return

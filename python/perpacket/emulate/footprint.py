@@ -65,7 +65,8 @@ WORK = {**dict.fromkeys(SEND, "a sent frame"), **dict.fromkeys(RECEIVE, "a recei
 def footprint(file: Path) -> dict[str, Any]:
     """The footprint in a recording of a bulk sender.
 
-    Raises `ConfigurationError` when the file is no whole recording, and `OSError`.
+    Raises `ConfigurationError` when the file is no whole recording or not of a bulk sender, and
+    `OSError`.
     """
     core = load_core()
     try:

@@ -18,7 +18,7 @@ from perpacket.emulate.machine import OPTIONS, Boot, Machine
 from perpacket.emulate.qemu import Qemu
 from perpacket.errors import RunFailed
 
-SCHEMA = 1
+SCHEMA = 2
 KEY_DIGITS = 20
 READY = "perpacket: ready"
 SYMBOLS_LEAST = 1000
@@ -34,6 +34,8 @@ class Prepared:
     folder: Path
     kernel: str
     """The kernel's version."""
+    is_new: bool = False
+    """Whether this process has booted it."""
 
     @property
     def boot(self) -> Boot:
@@ -54,6 +56,12 @@ class Prepared:
     def types(self) -> Path:
         """The kernel's type information (BTF), if it has any."""
         return self.folder / "types"
+
+    @property
+    def state_digest(self) -> str:
+        """The digest of the state. Two boots with the same inputs can end in two states."""
+        about = json.loads((self.folder / "about.json").read_text(encoding="utf-8"))
+        return str(about["state"])
 
     @property
     def key(self) -> str:
@@ -100,9 +108,14 @@ def prepare(
             on_stage("storing the machine")
             machine.save(made.state)
         check_symbols(made.symbols, kernel.version)
-        about = {"kernel": kernel.version, "qemu": emulator.version, "options": OPTIONS}
+        about = {
+            "kernel": kernel.version,
+            "qemu": emulator.version,
+            "options": OPTIONS,
+            "state": qemu.digest(made.state.read_bytes())[:KEY_DIGITS],
+        }
         (new / "about.json").write_text(json.dumps(about, indent=2) + "\n")
-    return Prepared(folder, kernel.version)
+    return Prepared(folder, kernel.version, is_new=True)
 
 
 def check_symbols(file: Path, version: str) -> None:

@@ -35,7 +35,8 @@ REGIONS = {
 """The regions of TR05-450 (Kim and Rixner, Rice University, 2005) by layer; other layers are
 `other`. The names are those of `Region` in crates/cost, as in a profile."""
 
-FUNCTIONS_SHOWN = 40
+FUNCTIONS_SHOWN = 20
+OTHERS = "[other functions]"
 
 LIMITS = (
     "misses are those of modelled caches that replace the least recently used line",
@@ -309,18 +310,23 @@ def layer_kinds(variants: Sequence[Variant]) -> dict[str, dict[str, float]]:
 
 
 def functions(settings: Settings, variants: Sequence[Variant]) -> list[dict[str, Any]]:
-    """The functions with most misses in the last of the second-level caches, and their costs."""
-    place = configurations(settings) - 1
-    totals: dict[str, float] = {}
+    """The functions with most misses, and their costs. The last entry is the sum of all others.
+
+    Functions are in the order of the sum of their misses in all second-level caches. Functions with
+    equal sums are in the order of their instructions.
+    """
+    totals: dict[str, tuple[float, float]] = {}
     layers: dict[str, str] = {}
     for variant in variants:
         for row in variant.rows:
             name = function(row)
             layers.setdefault(name, row["layer"])
-            misses = row["l2i_misses"][place] + row["l2d_misses"][place]
-            totals[name] = totals.get(name, 0.0) + misses
-    most = sorted(totals, key=lambda name: (-totals[name], name))[:FUNCTIONS_SHOWN]
-    return [
+            misses, instructions = totals.get(name, (0.0, 0.0))
+            misses += sum(row["l2i_misses"]) + sum(row["l2d_misses"])
+            totals[name] = (misses, instructions + row["instructions"])
+    ranked = sorted(totals, key=lambda name: (*(-total for total in totals[name]), name))
+    most, others = ranked[:FUNCTIONS_SHOWN], set(ranked[FUNCTIONS_SHOWN:])
+    found: list[dict[str, Any]] = [
         {
             "function": name,
             "layer": layers[name],
@@ -328,6 +334,10 @@ def functions(settings: Settings, variants: Sequence[Variant]) -> list[dict[str,
         }
         for name in most
     ]
+    if others:
+        rest = cost(settings, variants, lambda row: function(row) in others)
+        found.append({"function": OTHERS, "layer": "all", **rest})
+    return found
 
 
 def total(variants: Sequence[Variant], way: str) -> int:
@@ -352,6 +362,11 @@ def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
         found.append(
             f"intervals are over {len(variants)} variants of the same scenario, each with another "
             "start of the window and memory layout"
+        )
+    if settings.memory.policy == "inclusive" and len(settings.memory.l2) > 1:
+        found.append(
+            "an inclusive second level removes lines from the first, so first-level misses differ "
+            f"between second levels: those shown are for {settings.memory.l2[0]}"
         )
     if settings.scenario.offloads:
         found.append("with offloads, one packet that the driver sends can be several frames")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from perpacket.emulate import files, kernel, prepared, qemu, report, runs, self_
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.qemu import Qemu
 from perpacket.emulate.settings import Settings
-from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 
 OnProgress = Callable[[str, float], None]
 
@@ -44,6 +45,8 @@ class Session:
     emulator: Qemu
     plugin: Path
     machine: Prepared
+    is_discarded: bool = False
+    """Whether the machine is removed from the cache folder if an emulation fails."""
 
     def emulate(
         self,
@@ -54,15 +57,21 @@ class Session:
         record: Path | None = None,
     ) -> dict[str, object]:
         """The document of one emulation; raises `RunFailed` if a guest does not end its window."""
-        counts = runs.emulate(
-            self.emulator,
-            self.plugin,
-            self.machine,
-            settings,
-            workers=workers,
-            record=record,
-            on_progress=on_progress,
-        )
+        try:
+            counts = runs.emulate(
+                self.emulator,
+                self.plugin,
+                self.machine,
+                settings,
+                workers=workers,
+                record=record,
+                on_progress=on_progress,
+            )
+        except RunFailed:
+            # A guest of a server that may not work would take space and never be used again.
+            if self.is_discarded:
+                shutil.rmtree(self.machine.folder, ignore_errors=True)
+            raise
         return report.report(settings, counts, self.facts)
 
     @property
@@ -72,6 +81,7 @@ class Session:
             "kernel": self.machine.kernel,
             "qemu": self.emulator.version,
             "machine": self.machine.key,
+            "state": self.machine.state_digest,
         }
 
 
@@ -89,7 +99,8 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
     )
     content = files.archive(source, guest.server, guest.server_files)
     self_test.check(emulator, plugin)
-    return Session(emulator, plugin, prepared.prepare(emulator, plugin, source, content, on_stage))
+    machine = prepared.prepare(emulator, plugin, source, content, on_stage)
+    return Session(emulator, plugin, machine, machine.is_new and bool(guest.server))
 
 
 def prepared_session() -> Session:

@@ -27,6 +27,8 @@ WARMUP_FRAMES_PER_CONNECTION = 12
 
 TURN_INSTRUCTIONS = 20_000
 SOCKET_BUFFER_BYTES = 32_768
+LEAST_SOCKET_BUFFER = 4096
+"""The kernel raises smaller buffers (SOCK_MIN_SNDBUF in include/net/sock.h)."""
 MOST_CONNECTIONS = 20_000
 GREATEST_SEED = 1_000_000_000
 VARIANTS = 5
@@ -61,7 +63,8 @@ class Scenario:
         within("--latency-ms", self.latency_ms, 0, 10_000)
         within("--rate-mbps", self.rate_mbps, 0, 100_000)
         within("--size", self.size_bytes, 0, 100_000_000)
-        within("--socket-buffer", self.socket_buffer_bytes, 0, 64 << 20)
+        if self.socket_buffer_bytes:
+            within("--socket-buffer", self.socket_buffer_bytes, LEAST_SOCKET_BUFFER, 64 << 20)
         if self.rate_mbps and not self.is_bulk:
             raise ConfigurationError(
                 f"--rate-mbps {self.rate_mbps:g}: only the server bulk sends at a rate",

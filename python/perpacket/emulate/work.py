@@ -49,9 +49,14 @@ def script(settings: Settings, variant: int) -> bytes:
         f"sleep {0.01 + 0.0037 * variant:.4f}",
         "kill -0 $clients || exit 1",
         f"taskset 2 perpacket-agent guest count eth0 {settings.warmup + PHASE_FRAMES * variant} "
-        f"{settings.frames} {scenario.connections}",
+        f"{settings.frames} {rounds_of(scenario)}",
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def rounds_of(scenario: Scenario) -> int:
+    """The connections to which the server sends in turn; 0 for a server that does not."""
+    return scenario.connections if scenario.is_bulk else 0
 
 
 def network(scenario: Scenario) -> list[str]:

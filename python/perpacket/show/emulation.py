@@ -8,7 +8,6 @@ from typing import Any
 from perpacket.show.text_table import TextTable
 
 PACKETS_OF = {"send": "sent", "receive": "received", "neither": "both"}
-MOST_FUNCTIONS = 20
 MOST_STRUCTURES = 20
 MOST_MEMBERS = 4
 
@@ -28,7 +27,7 @@ def tables(document: Mapping[str, Any]) -> list[TextTable]:
         table("By direction", "direction", ways),
     ]
     if rows := document.get("functions"):
-        named = {f"{row['function']} ({row['layer']})": row for row in rows[:MOST_FUNCTIONS]}
+        named = {f"{row['function']} ({row['layer']})": row for row in rows}
         found.append(table("Functions with most misses, per packet", "function", named))
     if rows := document.get("structures"):
         found += [structures_table(rows), lines_table(rows)]

@@ -49,8 +49,8 @@ pub enum RecordingError {
     /// direction.
     #[error("the window lacks frames sent or frames received")]
     NoFrames,
-    /// The window does not state how many connections there were.
-    #[error("the window does not state the number of connections")]
+    /// The window names no connections that a bulk sender serves in turn.
+    #[error("this is not a recording of a bulk sender")]
     NoConnections,
     /// A parameter is out of its range.
     #[error(transparent)]
