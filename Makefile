@@ -66,7 +66,7 @@ test:
 peers:
 	tests/install_peers.sh
 
-EMULATION := tests/test_emul*.py
+EMULATION_TESTS := tests/test_emul*.py
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications'
 
@@ -77,9 +77,9 @@ rust-tests:
 	@$(call timed,Rust tests,cargo test --release --workspace --exclude perpacket-benches --lib --bins --tests --locked \
 		--quiet)
 offline-tests:
-	@$(call timed,Python tests without servers,$(call select,not live) --ignore-glob='$(EMULATION)')
+	@$(call timed,Python tests without servers,$(call select,not live) --ignore-glob='$(EMULATION_TESTS)')
 emulation-tests:
-	@$(call timed,Python tests of the emulated machine,$(call select,not live) $(EMULATION))
+	@$(call timed,Python tests of the emulated machine,$(call select,not live) $(EMULATION_TESTS))
 live-tests:
 	@$(call timed,Python tests with servers,$(call select,live))
 

@@ -82,6 +82,7 @@ def test_bulk_data_and_several_caches_in_one_pass(session: Session) -> None:
     memory = Memory.of("32K:8,64K:2", "256K:16,1M:16", "inclusive", "next-line", 64, "allocate")
     settings = replace(SMALL, scenario=Scenario("bulk", 4, rate_mbps=50), memory=memory)
     found: Any = session.emulate(settings)
+    assert any("those shown are for 256K:16" in limit for limit in found["limits"])
     misses = found["total"]["l2_misses_per_packet"]
     assert list(misses) == ["32K:8 256K:16", "32K:8 1M:16", "64K:2 256K:16", "64K:2 1M:16"]
     assert misses["64K:2 1M:16"]["value"] <= misses["64K:2 256K:16"]["value"]
@@ -173,11 +174,11 @@ def test_the_guest_of_a_server_that_does_not_start_is_removed(
     shutil.copytree(session.machine.folder, folder, copy_function=os.symlink)
     settings = replace(SMALL, scenario=Scenario("absent-program"))
     machine = replace(session.machine, folder=folder)
-    for is_discarded in (False, True):
-        own = replace(session, machine=machine, is_discarded=is_discarded)
+    for removes_failed in (False, True):
+        own = replace(session, machine=machine, removes_failed=removes_failed)
         with pytest.raises(RunFailed, match="the server does not listen"):
             own.emulate(settings)
-        assert folder.exists() is not is_discarded
+        assert list(tmp_path.iterdir()) == ([] if removes_failed else [folder])
 
 
 def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session) -> None:

@@ -58,6 +58,14 @@ def remove_left(parent: Path) -> None:
                 os.close(lock)
 
 
+def remove(folder: Path) -> None:
+    """Remove a folder. Under its own name it is complete until it is gone, also after a kill."""
+    left = folder.with_name(f"{folder.name}{PART}removed")
+    with suppress(OSError):  # another process removes it
+        folder.rename(left)
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def remove_stored() -> int:
     """Remove everything from the cache folder that no process is making; returns its bytes."""
     removed = 0
@@ -67,7 +75,7 @@ def remove_stored() -> int:
             files = [stored, *stored.rglob("*")]
             removed += sum(file.stat().st_size for file in files if file.is_file())
             if stored.is_dir():
-                shutil.rmtree(stored)
+                remove(stored)
             else:
                 stored.unlink()
     return removed

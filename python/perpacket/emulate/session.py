@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perpacket.emulate import files, kernel, prepared, qemu, report, runs, self_test
+from perpacket.emulate import files, folders, kernel, prepared, qemu, report, runs, self_test
 from perpacket.emulate.prepared import Prepared
 from perpacket.emulate.qemu import Qemu
 from perpacket.emulate.settings import Settings
@@ -45,7 +44,7 @@ class Session:
     emulator: Qemu
     plugin: Path
     machine: Prepared
-    is_discarded: bool = False
+    removes_failed: bool = False
     """Whether the machine is removed from the cache folder if an emulation fails."""
 
     def emulate(
@@ -68,9 +67,8 @@ class Session:
                 on_progress=on_progress,
             )
         except RunFailed:
-            # A guest of a server that may not work would take space and never be used again.
-            if self.is_discarded:
-                shutil.rmtree(self.machine.folder, ignore_errors=True)
+            if self.removes_failed:
+                folders.remove(self.machine.folder)
             raise
         return report.report(settings, counts, self.facts)
 
@@ -100,7 +98,9 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
     content = files.archive(source, guest.server, guest.server_files)
     self_test.check(emulator, plugin)
     machine = prepared.prepare(emulator, plugin, source, content, on_stage)
-    return Session(emulator, plugin, machine, machine.is_new and bool(guest.server))
+    # The guest of another server that does not start would take space and never be used again.
+    removes_failed = machine.is_new and bool(guest.server)
+    return Session(emulator, plugin, machine, removes_failed)
 
 
 def prepared_session() -> Session:

@@ -28,7 +28,7 @@ WARMUP_FRAMES_PER_CONNECTION = 12
 TURN_INSTRUCTIONS = 20_000
 SOCKET_BUFFER_BYTES = 32_768
 LEAST_SOCKET_BUFFER = 4096
-"""The kernel raises smaller buffers (SOCK_MIN_SNDBUF in include/net/sock.h)."""
+"""The default `min` of tcp_rmem and tcp_wmem (Documentation/networking/ip-sysctl.rst)."""
 MOST_CONNECTIONS = 20_000
 GREATEST_SEED = 1_000_000_000
 VARIANTS = 5

@@ -49,12 +49,12 @@ def script(settings: Settings, variant: int) -> bytes:
         f"sleep {0.01 + 0.0037 * variant:.4f}",
         "kill -0 $clients || exit 1",
         f"taskset 2 perpacket-agent guest count eth0 {settings.warmup + PHASE_FRAMES * variant} "
-        f"{settings.frames} {rounds_of(scenario)}",
+        f"{settings.frames} {connections_in_turn(scenario)}",
     ]
     return ("\n".join(lines) + "\n").encode()
 
 
-def rounds_of(scenario: Scenario) -> int:
+def connections_in_turn(scenario: Scenario) -> int:
     """The connections to which the server sends in turn; 0 for a server that does not."""
     return scenario.connections if scenario.is_bulk else 0
 
