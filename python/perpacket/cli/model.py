@@ -561,10 +561,7 @@ def measured_server(bench: Path | None, io_bandwidth: int | None, quiet: bool) -
 
 
 @app.command("tls", epilog="Example: perpacket model tls runs/tls-cost")
-def tls(
-    directory: DirectoryArgument,
-    output_format: FormatOption = Format.TABLE,
-) -> None:
+def tls(directory: DirectoryArgument, output_format: FormatOption = Format.TABLE) -> None:
     """Fit the cost of a TLS handshake and of an encrypted byte to a run of the study `tls-cost`.
 
     A cost is the processor time that TLS adds to that of the same requests without TLS.
