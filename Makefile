@@ -23,8 +23,8 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates -name '*.rs'
 export CARGO_PROFILE_RELEASE_LTO ?= off
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
-.PHONY: setup setup-dev demo test peers rust-tests offline-tests emulation-tests live-tests \
-	test-full test-applications check docs pages wheels bench fuzz clean
+.PHONY: setup setup-dev demo test peers rust-tests offline-tests emulation-tests host-tests \
+	live-tests test-full test-applications check docs pages wheels bench fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
 install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent --editable
@@ -53,20 +53,21 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 demo: setup
 	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
-# Two of the first three parts run at the same time: the Rust tests, the Python tests that start no servers,
-# loads or hosts, and the tests of the emulated machine. Each part prints its duration. BESIDE: another
-# target to make beside them.
+# Two of the first four parts run at the same time. The last part measures times, so it runs alone. Each part
+# prints its duration. BESIDE: another target to make beside the first parts.
 test:
 	@$(MAKE) --no-print-directory --jobs 2 setup-dev peers
 	tests/prepare_guest.sh
 	@echo "The output of each part of the tests follows when the part ends"
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests $(BESIDE) emulation-tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests host-tests $(BESIDE) emulation-tests
 	@$(MAKE) --no-print-directory live-tests
 
 peers:
 	tests/install_peers.sh
 
 EMULATION_TESTS := tests/test_emul*.py
+# These start servers and hosts, and check which states, files and processes remain, not how fast they are.
+HOST_TESTS := $(patsubst %,tests/test_%.py,applications guardian over_ssh router_routes settings testbed)
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications'
 
@@ -80,8 +81,10 @@ offline-tests:
 	@$(call timed,Python tests without servers,$(call select,not live) --ignore-glob='$(EMULATION_TESTS)')
 emulation-tests:
 	@$(call timed,Python tests of the emulated machine,$(call select,not live) $(EMULATION_TESTS))
+host-tests:
+	@$(call timed,Python tests of hosts and settings,$(call select,live) $(HOST_TESTS))
 live-tests:
-	@$(call timed,Python tests with servers,$(call select,live))
+	@$(call timed,Python tests that measure servers,$(call select,live) $(addprefix --ignore=,$(HOST_TESTS)))
 
 test-full: setup-dev peers
 	tests/prepare_guest.sh

@@ -305,7 +305,7 @@ kind = "measured"
 replications = 1
 scenario.load.kind = "application"
 scenario.server.application = "NAME"
-scenario.run.duration_s = 8
+scenario.run.duration_s = 4
 scenario.run.warmup_s = 0.2
 factors.load.connections = [1, 4]
 """

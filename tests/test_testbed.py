@@ -511,7 +511,7 @@ with testbed.machines(target, [target]) as bed:
     process = server.start(["sh", "-c", script])
     process.wait_for_line("^ready$", 600)
     assert os.readlink(f"/proc/{process.pid}/ns/net") != os.readlink("/proc/self/ns/net")
-    assert process.stop(600) == 7 and "interrupted" in process.stdout
+    assert process.stop(600) == 7 and "interrupted" in process.result().stdout
     try:
         server.start(["no-such-program"])
     except MachineLacks as error:

@@ -32,6 +32,7 @@ from perpacket.show import trial as shown
 
 TRIALS = 100
 BLOCKS = 10
+SHORT = ("--window", "0.3s", "--settle", "0.05s")
 
 
 def simulated(seed: int, difference: float, drift: float = 0.0, alike: float = 0.0) -> list[Window]:
@@ -314,7 +315,7 @@ def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_p
         before = Path(f"/proc/{pid}/cmdline").read_bytes()
         done = perpacket(
             *("trial", "sendfile=off", "--pid", str(pid), "--url", url, "--connections", "8"),
-            *("--blocks", "3", "--window", "0.3s", "--format", "json", "--quiet"),
+            *("--blocks", "3", *SHORT, "--format", "json", "--quiet"),
             prefix=inside(net),
         )
         assert done.returncode == 0, done.stderr
@@ -330,7 +331,7 @@ def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_p
 
 @pytest.mark.live
 def test_other_clients_of_a_server_end_a_trial_on_its_twin(tmp_path: Path) -> None:
-    words = ("--connections", "4", "--blocks", "3", "--window", "0.3s", "--quiet")
+    words = ("--connections", "4", "--blocks", "3", *SHORT, "--quiet")
     with network() as net, served(tmp_path, inside(net)) as (pid, url), ExitStack() as stack:
         load = [str(agent.find()), "load", "http", url, "--connections", "8", "--duration", "60s"]
         other = subprocess.Popen([*inside(net), *load], stdout=subprocess.DEVNULL)
@@ -381,7 +382,7 @@ def test_options_of_a_server_are_combined_on_a_twin_each(tmp_path: Path) -> None
     with network() as net, served(tmp_path, inside(net)) as (pid, url):
         done = perpacket(
             *("trial", "sendfile=off", "batch=100us", "--factorial", "--pid", str(pid)),
-            *("--url", url, "--connections", "8", "--blocks", "3", "--window", "0.3s"),
+            *("--url", url, "--connections", "8", "--blocks", "3", *SHORT),
             *("--format", "json", "--quiet"),
             prefix=inside(net),
         )
@@ -398,7 +399,7 @@ def test_a_trial_of_nothing_prints_its_floor(tmp_path: Path) -> None:
     with served(tmp_path) as (_, url):
         done = perpacket(
             *("trial", "nothing", "--url", url, "--connections", "8"),
-            *("--blocks", "3", "--window", "0.3s", "--quiet"),
+            *("--blocks", "3", *SHORT, "--quiet"),
         )
     assert done.returncode == 0, done.stderr
     assert "windows without a change differ by" in done.stdout.replace("\n  ", " ")
@@ -411,7 +412,7 @@ def test_commands_of_the_user_are_run_and_undone(tmp_path: Path) -> None:
     with served(site) as (_, url):
         done = perpacket(
             *("trial", "--do", f"touch {mark}; echo do >> {log}", "--undo", f"rm -f {mark}"),
-            *("--url", url, "--connections", "8", "--blocks", "3", "--window", "0.3s", "--quiet"),
+            *("--url", url, "--connections", "8", "--blocks", "3", *SHORT, "--quiet"),
         )
     assert done.returncode == 0, done.stderr
     assert log.read_text().count("do") >= 3
@@ -428,7 +429,7 @@ def test_ctrl_c_prints_what_was_measured_and_restores(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [
                 *(*command, "trial", "--do", f"touch {mark}", "--undo", f"rm -f {mark}"),
-                *("--url", url, "--connections", "8", "--window", "0.3s", "--format", "json"),
+                *("--url", url, "--connections", "8", *SHORT, "--format", "json"),
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -437,7 +438,7 @@ def test_ctrl_c_prints_what_was_measured_and_restores(tmp_path: Path) -> None:
         while not mark.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert mark.exists()
-        time.sleep(4)
+        time.sleep(3)
         process.send_signal(2)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
