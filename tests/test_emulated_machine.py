@@ -184,7 +184,7 @@ def test_the_guest_of_a_server_that_does_not_start_is_removed(
 def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session) -> None:
     # The guest has no such program; one that ends at once fails in the same way.
     settings = replace(SMALL, scenario=Scenario("absent-program --port {port}"))
-    with pytest.raises(RunFailed, match=r"the server does not listen at 10\.0\.0\.1:80") as failed:
+    with pytest.raises(RunFailed, match=r"listen at 10\.0\.0\.1:80: it ended") as failed:
         session.emulate(settings)
     assert "perpacket emulate shell" in failed.value.hint
 

@@ -29,6 +29,7 @@ TURN_INSTRUCTIONS = 20_000
 SOCKET_BUFFER_BYTES = 32_768
 LEAST_SOCKET_BUFFER = 4096
 """The default `min` of tcp_rmem and tcp_wmem (Documentation/networking/ip-sysctl.rst)."""
+MOST_SOCKET_BUFFER = 64 << 20
 MOST_CONNECTIONS = 20_000
 GREATEST_SEED = 1_000_000_000
 VARIANTS = 5
@@ -64,7 +65,8 @@ class Scenario:
         within("--rate-mbps", self.rate_mbps, 0, 100_000)
         within("--size", self.size_bytes, 0, 100_000_000)
         if self.socket_buffer_bytes:
-            within("--socket-buffer", self.socket_buffer_bytes, LEAST_SOCKET_BUFFER, 64 << 20)
+            size = self.socket_buffer_bytes
+            within("--socket-buffer", size, LEAST_SOCKET_BUFFER, MOST_SOCKET_BUFFER, "0, or ")
         if self.rate_mbps and not self.is_bulk:
             raise ConfigurationError(
                 f"--rate-mbps {self.rate_mbps:g}: only the server bulk sends at a rate",
@@ -209,11 +211,15 @@ class Settings:
         }
 
 
-def within(option: str, value: float, least: float, most: float) -> None:
-    """Raise `ConfigurationError` unless `value` is from `least` to `most`."""
+def within(option: str, value: float, least: float, most: float, also: str = "") -> None:
+    """Raise `ConfigurationError` unless `value` is from `least` to `most`.
+
+    `also` names other values, which the caller accepts.
+    """
     if not least <= value <= most:
         raise ConfigurationError(
-            f"{option} {value:,.10g}: expected {least:,.10g} to {most:,.10g}", parameter=option
+            f"{option} {value:,.10g}: expected {also}{least:,.10g} to {most:,.10g}",
+            parameter=option,
         )
 
 

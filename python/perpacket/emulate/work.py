@@ -138,8 +138,9 @@ def listening(address: str, inside: str, who: str) -> list[str]:
     return [
         "tries=500",
         f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
-        "    kill -0 $server 2>/dev/null && [ $((tries -= 1)) -gt 0 ] || {",
-        f'        echo "{who} does not listen at {address}; its last messages: {last}" >&2',
+        "    kill -0 $server 2>/dev/null && does=runs || does=ended",
+        "    [ $does = runs ] && [ $((tries -= 1)) -gt 0 ] || {",
+        f'        echo "{who} does not listen at {address}: it $does; its last messages: {last}" >&2',
         "        exit 1",
         "    }",
         "    sleep 0.01",
