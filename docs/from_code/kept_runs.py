@@ -56,6 +56,13 @@ def page_file(archive: Path) -> Path:
     return DOCUMENTS / f"{archive.name.removesuffix(SUFFIX)}.md"
 
 
+def unpacked(archive: Path, folder: Path) -> RunDirectory:
+    """Unpack a kept run into an empty folder."""
+    with tarfile.open(archive) as content:
+        content.extractall(folder, filter="data")
+    return RunDirectory.open(folder)
+
+
 def analysis_of(archive: Path, folder: Path) -> Analysis:
     """Unpack a kept run into an empty folder and analyze it by the study of this tree.
 
@@ -64,9 +71,7 @@ def analysis_of(archive: Path, folder: Path) -> Analysis:
     """
     from perpacket.analysis.analysis import analyze
 
-    with tarfile.open(archive) as content:
-        content.extractall(folder, filter="data")
-    run = RunDirectory.open(folder)
+    run = unpacked(archive, folder)
     stored = run.study()
     today = RunDirectory(folder, replace(run.configuration, definition="")).study()
     study = replace(today, command=stored.command, seeds=stored.seeds)

@@ -135,12 +135,13 @@ def listening(address: str, inside: str, who: str) -> list[str]:
     port = f":{int(address.rpartition(':')[2]):04X} "
     one_line = """awk '{ printf "%s%s", before, $0; before = " | " }'"""
     last = f"$(tail -n {OUTPUT_LINES} {OUTPUT} | cut -c 1-200 | {one_line} | grep . || echo none)"
+    error = f"{who} does not listen at {address}: it $does; its last messages: {last}"
     return [
         "tries=500",
         f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
         "    kill -0 $server 2>/dev/null && does=runs || does=ended",
         "    [ $does = runs ] && [ $((tries -= 1)) -gt 0 ] || {",
-        f'        echo "{who} does not listen at {address}: it $does; its last messages: {last}" >&2',
+        f'        echo "{error}" >&2',
         "        exit 1",
         "    }",
         "    sleep 0.01",
