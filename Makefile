@@ -75,7 +75,7 @@ select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not ap
 rust-tests: export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS = true
 rust-tests: export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS = true
 rust-tests:
-	@$(call timed,Rust tests,cargo test --release --workspace --exclude perpacket-benches --lib --bins --tests --locked \
+	@$(call timed,Rust tests,cargo test --release --workspace --exclude perpacket-benches --tests --locked \
 		--quiet)
 offline-tests:
 	@$(call timed,Python tests without servers,$(call select,not live) --ignore-glob='$(EMULATION_TESTS)')
