@@ -31,11 +31,15 @@ pub struct Machine {
 }
 
 /// The interrupts. Two interrupts for received frames are at least `gap_us` apart. The interrupt for
-/// sent frames comes `send_delay_us` after the last of them.
+/// sent frames comes `send_delay_us` after the last of them. If they preempt, the handler runs in the
+/// middle of a job too, with the driver's and Ethernet's part of the received frames, and entry and
+/// return count for the layer that they interrupt.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Interrupt {
     pub is_on: bool,
+    pub preempts: bool,
+    pub charges_interrupted: bool,
     pub gap_us: u32,
     pub send_delay_us: u32,
     pub access_cycles: u32,

@@ -74,6 +74,7 @@ const PASSAGES: &[&str] = &[
     "`--set layers.tcp.output_idle.instructions={W layers.tcp.output_idle.instructions}`",
     "a gap of {B machine.interrupt.gap_us} us (`machine.interrupt.gap_us`)",
     "comes {B machine.interrupt.send_delay_us} us after the last",
+    "rings of {B structures.ring} entries,",
     "execute {B layers.other.interrupt.instructions} instructions and wait \
      {B machine.interrupt.access_cycles} cycles",
     "| device registers | not modelled | {B machine.device_access_cycles} cycles a frame |",

@@ -107,7 +107,10 @@ fn a_slot_waits_for_the_end_of_its_connection() {
 #[test]
 fn code_that_fits_its_cache_is_not_fetched_again() {
     let fetched = |size_kib: &str| {
-        let overrides = [("machine.l1i.size_kib", size_kib)];
+        let overrides = [
+            ("machine.l1i.size_kib", size_kib),
+            ("machine.interrupt.is_on", "false"),
+        ];
         let layers = run("bulk", &overrides, None).layers;
         layers
             .values()
@@ -289,6 +292,93 @@ fn a_pause_after_a_sent_frame_causes_an_interrupt() {
         let stated = 376.0 * 1.087 + 9_198.0;
         assert!((cost / stated - 1.0).abs() < 0.01, "{cost}, not {stated}");
     }
+}
+
+/// Entry and return of an interrupt count for the layer that they interrupt, or for `other`. The
+/// layers have the same sum with both, and the stack's increase is what `other` lacks.
+#[test]
+fn an_interrupt_counts_for_the_layer_that_it_interrupts() {
+    let run = |charges: &str| {
+        let overrides = [
+            ("machine.interrupt.is_on", "true"),
+            ("machine.interrupt.preempts", "true"),
+            ("machine.interrupt.charges_interrupted", charges),
+            ("machine.interrupt.gap_us", "0"),
+            ("workload.rate_mbps", "900"),
+            ("workload.sleep_us", "200"),
+        ];
+        let (outcome, explanation) = explained("bulk", &overrides, None);
+        let cycles: Vec<f64> = (outcome.layers.values())
+            .map(|cost| cost.cycles_per_packet)
+            .collect();
+        let other = outcome.layers["other"].cycles_per_packet;
+        let interrupts = calls(&explanation, "driver.interrupt");
+        (cycles.iter().sum::<f64>(), other, interrupts)
+    };
+    let (sum, other, interrupts) = run("false");
+    let (charged_sum, charged_other, charged_interrupts) = run("true");
+    assert!((charged_sum / sum - 1.0).abs() < 1e-9);
+    assert!((charged_interrupts - interrupts).abs() < 1e-9);
+    let share = (other - charged_other) / (interrupts * (376.0 * 1.087 + 9_198.0));
+    assert!((0.05..0.5).contains(&share), "{share} hit the stack");
+}
+
+/// An interrupt that preempts comes in the middle of a job. So a busy server has more of them than
+/// if each waits for the end of a job. A host that is idle when they come has the same number.
+#[test]
+fn an_interrupt_preempts_a_job() {
+    let interrupts = |configuration: &str, preempts: &str| {
+        let overrides = [
+            ("machine", "athlon-xp-2600"),
+            ("machine.interrupt.is_on", "true"),
+            ("machine.interrupt.preempts", preempts),
+            ("machine.interrupt.gap_us", "0"),
+            ("run.warmup_packets", "20000"),
+            ("run.packets", "40000"),
+        ];
+        let (outcome, explanation) = explained(configuration, &overrides, None);
+        assert!(outcome.conserved);
+        let packets = calls(&explanation, "driver.receive") + calls(&explanation, "driver.send");
+        calls(&explanation, "driver.interrupt") / packets
+    };
+    let (waits, preempts) = (
+        interrupts("W-0-N-N-FCFS-400", "false"),
+        interrupts("W-0-N-N-FCFS-400", "true"),
+    );
+    assert!(preempts > 1.3 * waits, "{preempts}, {waits} without");
+    assert_eq!(interrupts("bulk", "true"), interrupts("bulk", "false"));
+}
+
+/// The NIC writes to the last descriptor of each frame that it has sent, and the driver reads it
+/// there. If frames are far apart, each frame misses once in both levels. Two descriptors a frame
+/// have the frame's own line in half of the cases, so sending misses no more.
+#[test]
+fn the_driver_misses_on_the_descriptor_of_each_sent_frame() {
+    let (_, explanation) = explained(
+        "bulk",
+        &[
+            ("structures.ring", "512"),
+            ("structures.tx_descriptors", "2"),
+            (
+                "layers.driver.clean.touches",
+                r#"["done_descriptor 0..1", "tx_slot 0..1"]"#,
+            ),
+        ],
+        None,
+    );
+    let cost = |operation: &str| {
+        (explanation.host.iter())
+            .find(|cost| cost.operation == operation)
+            .map_or((0.0, 0.0), |cost| (cost.calls, cost.l2_misses))
+    };
+    let (sent, send_misses) = cost("driver.send");
+    let (cleaned, clean_misses) = cost("driver.clean");
+    assert!((cleaned / sent - 1.0).abs() < 0.001);
+    assert!(
+        (clean_misses / cleaned - 1.0).abs() < 0.01,
+        "{clean_misses}"
+    );
+    assert!(send_misses / sent < 0.05, "{send_misses}");
 }
 
 /// 4.4BSD calls TCP's output for an acknowledgment that leaves data in the send buffer. A round trip

@@ -1,5 +1,10 @@
 //! The host's processor: it runs operations, accesses their lines in the caches and charges layers.
 
+mod arrays;
+mod rings;
+
+pub use arrays::Population;
+
 use perpacket_cost::Layer;
 use perpacket_memory::{Hierarchy, Line};
 
@@ -10,7 +15,9 @@ use super::front_end::{FrontEnd, FrontEndCost};
 use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
 use crate::settings::{FetchAhead, Machine};
-use crate::time::{Clock, Time};
+use crate::time::{Clock, Span, Time};
+use arrays::Arrays;
+use rings::Rings;
 
 /// A buffer to which the NIC writes received frames. Numbers are not reused.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,24 +57,6 @@ impl Default for Places {
             callout: nowhere,
         }
     }
-}
-
-/// Physical first lines of the instances of structures, by kind.
-struct Arrays<A> {
-    file: A,
-    socket: A,
-    inpcb: A,
-    tcpcb: A,
-    record: A,
-    pcb_hash: A,
-    callout: A,
-    mbuf: A,
-    tx_mbuf: A,
-    tx_descriptor: A,
-    rx_mbuf: A,
-    rx_buffer: A,
-    rx_descriptor: A,
-    object: A,
 }
 
 /// Lines of one array that are touched one after another. Successive lines are never neighbours,
@@ -187,19 +176,6 @@ impl Plan {
     }
 }
 
-/// The numbers of instances that a run needs.
-#[derive(Clone, Copy, Debug)]
-pub struct Population {
-    /// Maximum number of connections at a time, closing ones included.
-    pub connections: u32,
-    /// Distinct files of the server.
-    pub objects: u32,
-    /// Maximum number of buffers in the send queue of a connection.
-    pub mbufs_per_connection: u32,
-    /// Descriptors of each ring.
-    pub ring: u32,
-}
-
 /// The processor.
 pub struct Cpu {
     clock: Clock,
@@ -215,19 +191,20 @@ pub struct Cpu {
     arrays: Arrays<Placed>,
     rotating: [Rotating; 2],
     rx_buffer_lines: u32,
-    descriptors_per_line: u32,
+    rings: Rings,
     /// Physical first line of the current instance, by structure.
     bases: [Line; Structure::ALL.len()],
     free_mbufs: Vec<Mbuf>,
     /// The number of buffers, free or not.
     mbufs: u32,
     free_places: Vec<u32>,
-    sent: u32,
-    received: u32,
     /// Cycles since the start of the run.
     now: u64,
     started: (Time, u64),
     costs: Costs,
+    /// The operations of the work that began last, and the cycles at which each ended. Recorded only
+    /// if interrupts preempt.
+    ended: Option<Vec<(u64, Operation)>>,
 }
 
 /// The machine's caches, empty, or the parameter that is impossible.
@@ -260,7 +237,7 @@ impl Cpu {
     ) -> Result<Self, ConfigurationError> {
         let memory = hierarchy(machine)?;
         let mut layout = Layout::default();
-        let arrays = Arrays::lay_out(&mut layout, structures, population);
+        let arrays = Arrays::lay_out(&mut layout, footprints, structures, population);
         let background = layout.array(1, structures.background);
         let stream = layout.array(1, structures.stream);
         let kernel = layout.array(1, structures.kernel);
@@ -290,7 +267,7 @@ impl Cpu {
             profiler_instructions: u64::from(profiler_instructions),
             rotating: [background, stream].map(|array| Rotating::new(array, &pages)),
             rx_buffer_lines: structures.rx_buffer,
-            descriptors_per_line: structures.descriptors_per_line,
+            rings: Rings::new(machine, footprints, structures),
             bases,
             mbufs: arrays.mbuf.count(),
             free_mbufs: shuffled(arrays.mbuf.count(), seed ^ 1)
@@ -299,11 +276,10 @@ impl Cpu {
                 .collect(),
             free_places: shuffled(arrays.socket.count(), seed ^ 2),
             arrays,
-            sent: 0,
-            received: 0,
             now: 0,
             started: (Time::ZERO, 0),
             costs: [Cost::default(); Operation::ALL.len()],
+            ended: (machine.interrupt.is_on && machine.interrupt.preempts).then(Vec::new),
         })
     }
 
@@ -312,6 +288,33 @@ impl Cpu {
         let cycles = self.clock.cycles_at(time).max(self.now);
         self.now = cycles;
         self.started = (time, cycles);
+        if let Some(ended) = &mut self.ended {
+            ended.clear();
+        }
+    }
+
+    /// The operation under way at `time`, in the work that began last, if interrupts have delayed
+    /// that work by `delay` cycles so far.
+    pub fn operation_at(&self, time: Time, delay: u64) -> Option<Operation> {
+        let (started, cycles) = self.started;
+        let passed = self.clock.cycles_at(Time(time.since(started).0));
+        let at = cycles + passed.saturating_sub(delay);
+        let ended = self.ended.as_ref()?;
+        let current = ended.partition_point(|&(end, _)| end <= at);
+        ended
+            .get(current)
+            .or(ended.last())
+            .map(|&(_, operation)| operation)
+    }
+
+    /// Cycles since the start of the run.
+    pub const fn cycles(&self) -> u64 {
+        self.now
+    }
+
+    /// The time that `cycles` cycles take.
+    pub const fn span(&self, cycles: u64) -> Span {
+        self.clock.span(cycles)
     }
 
     /// The current time, in the work that began last.
@@ -378,6 +381,9 @@ impl Cpu {
         cost.fetch_misses += front.fetch_misses;
         cost.fetch_l2_misses += front.fetch_l2_misses;
         cost.tlb_misses += front.tlb_misses;
+        if let Some(ended) = &mut self.ended {
+            ended.push((self.now, operation));
+        }
     }
 
     /// Charges the costs that every frame has besides the operations of its layers: accesses to
@@ -399,11 +405,20 @@ impl Cpu {
     }
 
     /// An interrupt: entry and return, with accesses to the interrupt controller, and the driver's
-    /// handler.
-    pub fn run_interrupt(&mut self) {
+    /// handler. Entry and return count for `interrupted`, if that is part of the kernel.
+    pub fn run_interrupt(&mut self, interrupted: Option<Operation>) {
+        let before = self.costs[Operation::Interrupt as usize];
         self.run(Operation::Interrupt);
         self.now += self.interrupt_access_cycles;
-        self.costs[Operation::Interrupt as usize].cycles += self.interrupt_access_cycles;
+        let cost = &mut self.costs[Operation::Interrupt as usize];
+        cost.cycles += self.interrupt_access_cycles;
+        let is_kernel = |one: &Operation| self.plans[*one as usize].layer != Layer::User;
+        if let Some(interrupted) = interrupted.filter(is_kernel) {
+            let added = cost.since(&before);
+            let calls = cost.calls;
+            *cost = Cost { calls, ..before };
+            self.costs[interrupted as usize].add(&Cost { calls: 0, ..added });
+        }
         self.run(Operation::DriverInterrupt);
     }
 
@@ -498,102 +513,5 @@ impl Cpu {
     /// Frees a buffer.
     pub fn free_mbuf(&mut self, mbuf: Mbuf) {
         self.free_mbufs.push(mbuf);
-    }
-
-    /// The following operations are on the header buffer and the descriptor of the next frame to be
-    /// sent.
-    pub fn at_next_send(&mut self) {
-        let number = self.sent;
-        self.sent = self.sent.wrapping_add(1);
-        let mbuf = self.arrays.tx_mbuf.line(number);
-        let descriptor = self
-            .arrays
-            .tx_descriptor
-            .line(number / self.descriptors_per_line);
-        self.bases[Structure::TxMbuf as usize] = mbuf;
-        self.bases[Structure::TxDescriptor as usize] = descriptor;
-    }
-
-    /// The NIC marks the descriptors around the last sent frames as done.
-    pub fn dma_send_done(&mut self) {
-        let line = self.bases[Structure::TxDescriptor as usize];
-        self.memory.invalidate(line);
-    }
-
-    /// The NIC writes a frame of `bytes` and its descriptor to memory; returns its buffer.
-    pub fn dma_receive(&mut self, bytes: u32) -> ReceiveBuffer {
-        let buffer = self.received;
-        self.received = self.received.wrapping_add(1);
-        let base = self.arrays.rx_buffer.line(buffer);
-        for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
-            self.memory.invalidate(Line(base.0 + line));
-        }
-        let descriptor = self
-            .arrays
-            .rx_descriptor
-            .line(buffer / self.descriptors_per_line);
-        self.memory.invalidate(descriptor);
-        ReceiveBuffer(buffer)
-    }
-
-    /// The following operations are on this received frame.
-    pub fn at_received(&mut self, ReceiveBuffer(buffer): ReceiveBuffer) {
-        let arrays = &self.arrays;
-        let mbuf = arrays.rx_mbuf.line(buffer);
-        let data = arrays.rx_buffer.line(buffer);
-        let descriptor = arrays
-            .rx_descriptor
-            .line(buffer / self.descriptors_per_line);
-        self.bases[Structure::RxMbuf as usize] = mbuf;
-        self.bases[Structure::RxBuffer as usize] = data;
-        self.bases[Structure::RxDescriptor as usize] = descriptor;
-    }
-}
-
-impl Arrays<Array> {
-    fn lay_out(layout: &mut Layout, structures: &Structures, population: Population) -> Self {
-        let connections = population.connections;
-        let descriptor_lines = population.ring.div_ceil(structures.descriptors_per_line);
-        let mut array = |count: u32, structure: Structure| {
-            layout.array(count.max(1), structures.lines(structure))
-        };
-        Self {
-            file: array(connections, Structure::File),
-            socket: array(connections, Structure::Socket),
-            inpcb: array(connections, Structure::Inpcb),
-            tcpcb: array(connections, Structure::Tcpcb),
-            record: array(connections, Structure::Record),
-            pcb_hash: array(structures.pcb_hash, Structure::PcbHash),
-            callout: array(structures.callout, Structure::Callout),
-            mbuf: array(
-                connections.saturating_mul(population.mbufs_per_connection),
-                Structure::Mbuf,
-            ),
-            tx_mbuf: array(structures.tx_mbufs, Structure::TxMbuf),
-            tx_descriptor: array(descriptor_lines, Structure::TxDescriptor),
-            rx_mbuf: array(structures.rx_buffers, Structure::RxMbuf),
-            rx_buffer: array(structures.rx_buffers, Structure::RxBuffer),
-            rx_descriptor: array(descriptor_lines, Structure::RxDescriptor),
-            object: array(population.objects, Structure::Object),
-        }
-    }
-
-    fn place(&self, pages: &PageTable) -> Arrays<Placed> {
-        Arrays {
-            file: self.file.place(pages),
-            socket: self.socket.place(pages),
-            inpcb: self.inpcb.place(pages),
-            tcpcb: self.tcpcb.place(pages),
-            record: self.record.place(pages),
-            pcb_hash: self.pcb_hash.place(pages),
-            callout: self.callout.place(pages),
-            mbuf: self.mbuf.place(pages),
-            tx_mbuf: self.tx_mbuf.place(pages),
-            tx_descriptor: self.tx_descriptor.place(pages),
-            rx_mbuf: self.rx_mbuf.place(pages),
-            rx_buffer: self.rx_buffer.place(pages),
-            rx_descriptor: self.rx_descriptor.place(pages),
-            object: self.object.place(pages),
-        }
     }
 }

@@ -22,6 +22,9 @@ named! {
         Mbuf = "mbuf",
         TxMbuf = "tx_mbuf",
         TxDescriptor = "tx_descriptor",
+        DoneDescriptor = "done_descriptor",
+        TxSlot = "tx_slot",
+        RxSlot = "rx_slot",
         RxMbuf = "rx_mbuf",
         RxBuffer = "rx_buffer",
         RxDescriptor = "rx_descriptor",
@@ -98,6 +101,7 @@ named! {
         Background = "other.background",
         TcpOutputIdle = "tcp.output_idle",
         DriverInterrupt = "driver.interrupt",
+        DriverClean = "driver.clean",
         Interrupt = "other.interrupt",
         DriverPrefetchHeader = "driver.prefetch_header",
         DriverPrefetchTcp = "driver.prefetch_tcp",
@@ -161,6 +165,9 @@ pub struct Structures {
     pub rx_buffer: u32,
     pub rx_buffers: u32,
     pub descriptors_per_line: u32,
+    pub tx_descriptors: u32,
+    pub slots_per_line: u32,
+    pub ring: u32,
     pub object: u32,
     pub pcb_hash: u32,
     pub callout: u32,
@@ -200,6 +207,9 @@ impl Structures {
             Structure::RxBuffer => self.rx_buffer,
             Structure::Object => self.object,
             Structure::TxDescriptor
+            | Structure::DoneDescriptor
+            | Structure::TxSlot
+            | Structure::RxSlot
             | Structure::RxDescriptor
             | Structure::PcbHash
             | Structure::Callout => 1,
@@ -241,6 +251,8 @@ impl Structures {
             ("structures.tx_mbufs", self.tx_mbufs),
             ("structures.rx_buffers", self.rx_buffers),
             ("structures.descriptors_per_line", self.descriptors_per_line),
+            ("structures.tx_descriptors", self.tx_descriptors),
+            ("structures.slots_per_line", self.slots_per_line),
             ("structures.pcb_hash", self.pcb_hash),
             ("structures.callout", self.callout),
         ] {

@@ -30,6 +30,7 @@ pub struct Socket {
     /// The server's end of TCP, unless the NIC has it. Created when the SYN arrives.
     pub end: Option<Box<TimedEndpoint>>,
     pub has_seen_syn: bool,
+    has_places: bool,
     /// Whether the NIC runs the connection, or the connection is on its way to or from the NIC.
     pub is_offloaded: bool,
     pub places: Places,
@@ -124,7 +125,11 @@ impl Kernel {
 
     pub(super) fn run(&mut self, job: KernelJob, context: &mut Context) {
         match job {
-            KernelJob::Frame { frame, buffer } => self.receive(frame, buffer, context),
+            KernelJob::Frame { frame, buffer } => {
+                self.receive_at_driver(frame.connection, buffer);
+                self.receive(frame, buffer, context);
+            }
+            KernelJob::Input { frame, buffer } => self.receive(frame, buffer, context),
             KernelJob::Message { connection, buffer } => {
                 self.receive_message(connection, buffer, context);
             }
@@ -170,21 +175,29 @@ impl Kernel {
         }
     }
 
-    /// The receive path from the driver up to TCP.
-    fn receive(&mut self, frame: Frame, buffer: ReceiveBuffer, context: &mut Context) {
-        let id = frame.connection;
-        context.measure.frames.to_server.delivered += 1;
-        if !self.sockets[id].has_seen_syn {
+    /// The receive path from the driver to Ethernet.
+    pub(super) fn receive_at_driver(&mut self, id: ConnectionId, buffer: ReceiveBuffer) {
+        if !self.sockets[id].has_seen_syn && !self.sockets[id].has_places {
+            self.sockets[id].has_places = true;
             self.sockets[id].places = self.cpu.allocate_places(id);
         }
         self.fetch_received_ahead(id, buffer);
         let cpu = &mut self.cpu;
-        let socket = &mut self.sockets[id];
         cpu.at_received(buffer);
-        cpu.at_connection(&socket.places);
+        cpu.at_connection(&self.sockets[id].places);
         cpu.run_per_frame(Operation::DriverReceive);
         cpu.run(Operation::DriverReceive);
         cpu.run(Operation::EthernetInput);
+    }
+
+    /// The receive path from IP up to TCP.
+    fn receive(&mut self, frame: Frame, buffer: ReceiveBuffer, context: &mut Context) {
+        let id = frame.connection;
+        context.measure.frames.to_server.delivered += 1;
+        let cpu = &mut self.cpu;
+        let socket = &mut self.sockets[id];
+        cpu.at_received(buffer);
+        cpu.at_connection(&socket.places);
         if socket.is_offloaded {
             cpu.run(Operation::BypassForward);
             return self.post_command(id, CommandKind::Forward(frame.segment), context);

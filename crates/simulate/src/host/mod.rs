@@ -2,7 +2,7 @@
 //! interrupts before programs.
 //!
 //! [`kernel`] is the network stack and its system calls, with [`bypass`] for connections on the
-//! NIC. [`web_server`] and [`bulk_sender`] are the programs that use it. [`cpu`] computes the cost
+//! NIC, and [`interrupts`] start it. [`web_server`] and [`bulk_sender`] are the programs that use it. [`cpu`] computes the cost
 //! of each operation of [`footprint`] from its instructions and its cache lines, which [`address`]
 //! places in memory.
 
@@ -13,11 +13,13 @@ pub mod cost;
 pub mod cpu;
 pub mod footprint;
 mod front_end;
+mod interrupts;
 mod kernel;
 pub mod selection;
 mod web_server;
 
 pub use bulk_sender::BulkSender;
+pub use interrupts::Interrupts;
 pub use kernel::Kernel;
 pub use web_server::WebServer;
 
@@ -25,8 +27,7 @@ use crate::connection::{ConnectionId, TimedEndpoint, Work, WorkQueue};
 use crate::context::{Command, CommandKind, Context, Event, Frame};
 use crate::measure::Queue;
 use crate::nic::{HostMemory, Message};
-use crate::settings::Interrupt;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use cpu::{Cpu, ReceiveBuffer};
 
 /// Work for the kernel.
@@ -34,6 +35,8 @@ use cpu::{Cpu, ReceiveBuffer};
 enum KernelJob {
     /// A received frame in this buffer.
     Frame { frame: Frame, buffer: ReceiveBuffer },
+    /// A received frame that has passed the driver and Ethernet.
+    Input { frame: Frame, buffer: ReceiveBuffer },
     /// The NIC's message about a connection, in this buffer.
     Message {
         connection: ConnectionId,
@@ -57,7 +60,7 @@ enum UserJob {
 impl Work for KernelJob {
     fn connection(&self) -> Option<ConnectionId> {
         match *self {
-            Self::Frame { frame, .. } => Some(frame.connection),
+            Self::Frame { frame, .. } | Self::Input { frame, .. } => Some(frame.connection),
             Self::Message { connection, .. } | Self::Timer(connection) => Some(connection),
             Self::SoftLimit(_) => None,
         }
@@ -113,48 +116,6 @@ pub struct Host {
     interrupts: Option<Interrupts>,
 }
 
-/// The interrupts for received and for sent frames. An interrupt occurs for the first received
-/// frame, but not sooner than `gap` after the last such interrupt. Its handler comes before all
-/// other work, and collects all frames that have arrived when it ends. An interrupt for sent frames
-/// occurs `send_delay` after the last of them.
-pub struct Interrupts {
-    gap: Span,
-    send_delay: Span,
-    /// The earliest time of the next interrupt for received frames.
-    earliest: Time,
-    state: InterruptState,
-    /// Received frames that no handler has collected.
-    frames: WorkQueue<Since<KernelJob>>,
-    /// When the interrupt for sent frames is due, if any frame was sent since the last one.
-    send_due: Option<Time>,
-}
-
-/// The state of the interrupt line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InterruptState {
-    Idle,
-    /// The interrupt has an event.
-    Due,
-    /// The interrupt waits for the processor.
-    Raised,
-    /// The processor runs the handler.
-    Handled,
-}
-
-impl Interrupts {
-    /// The interrupts of a machine, if it has any.
-    pub fn new(settings: &Interrupt) -> Option<Self> {
-        settings.is_on.then(|| Self {
-            gap: Span::from_us(u64::from(settings.gap_us)),
-            send_delay: Span::from_us(u64::from(settings.send_delay_us)),
-            earliest: Time::ZERO,
-            state: InterruptState::Idle,
-            frames: WorkQueue::default(),
-            send_due: None,
-        })
-    }
-}
-
 impl Host {
     pub const fn new(
         kernel: Kernel,
@@ -179,88 +140,15 @@ impl Host {
 
     /// Frames that wait for the processor.
     pub fn waiting_frames(&self) -> u64 {
-        let is_frame = |waiting: &&Since<KernelJob>| matches!(waiting.job, KernelJob::Frame { .. });
+        let is_frame = |waiting: &&Since<KernelJob>| {
+            matches!(
+                waiting.job,
+                KernelJob::Frame { .. } | KernelJob::Input { .. }
+            )
+        };
         let announced = self.kernel.jobs.kernel.iter().filter(is_frame).count() as u64;
         let waiting = |interrupts: &Interrupts| interrupts.frames.len() as u64;
         announced + self.interrupts.as_ref().map_or(0, waiting)
-    }
-
-    /// The interrupt for received frames is due.
-    pub fn interrupted(&mut self, context: &mut Context) {
-        if let Some(interrupts) = &mut self.interrupts
-            && interrupts.state == InterruptState::Due
-        {
-            interrupts.state = InterruptState::Raised;
-            interrupts.earliest = context.now + interrupts.gap;
-            self.wake(context);
-        }
-    }
-
-    /// The host has posted a frame, which causes an interrupt later.
-    pub fn sent(&mut self, context: &mut Context) {
-        let Some(interrupts) = &mut self.interrupts else {
-            return;
-        };
-        if interrupts.send_delay == Span::ZERO {
-            return;
-        }
-        let due = context.now + interrupts.send_delay;
-        if interrupts.send_due.replace(due).is_none() {
-            context.at(due, Event::SendInterrupt);
-        }
-    }
-
-    /// The interrupt for sent frames may be due.
-    pub fn send_interrupted(&mut self, context: &mut Context) {
-        let Some(interrupts) = &mut self.interrupts else {
-            return;
-        };
-        match interrupts.send_due {
-            Some(due) if due > context.now => context.at(due, Event::SendInterrupt),
-            _ => {
-                interrupts.send_due = None;
-                // An interrupt for received frames handles sent ones as well.
-                if interrupts.state != InterruptState::Handled {
-                    interrupts.state = InterruptState::Raised;
-                }
-                self.wake(context);
-            }
-        }
-    }
-
-    /// Runs the handler of an interrupt that waits; false if none does.
-    fn handle_interrupt(&mut self, context: &mut Context) -> bool {
-        let Some(interrupts) = &mut self.interrupts else {
-            return false;
-        };
-        if interrupts.state == InterruptState::Handled {
-            interrupts.state = InterruptState::Idle;
-            while let Some(frame) = interrupts.frames.pop() {
-                let jobs = &mut self.kernel.jobs.kernel;
-                jobs.push(frame, &mut context.connections);
-                context.connections.release(&frame);
-            }
-        }
-        let is_raised = interrupts.state == InterruptState::Raised;
-        if is_raised {
-            interrupts.state = InterruptState::Handled;
-            self.kernel.cpu.run_interrupt();
-        }
-        is_raised
-    }
-
-    /// A frame is in the host's memory. Without interrupts the kernel learns of it at once.
-    fn add_frame(&mut self, job: KernelJob, context: &mut Context) {
-        let Some(interrupts) = &mut self.interrupts else {
-            return self.add_kernel_job(job, context);
-        };
-        let job = Since::new(job, context.now);
-        interrupts.frames.push(job, &mut context.connections);
-        if interrupts.state == InterruptState::Idle {
-            interrupts.state = InterruptState::Due;
-            let due = interrupts.earliest.max(context.now);
-            context.at(due, Event::Interrupt);
-        }
     }
 
     /// The connection has ended.
@@ -310,6 +198,9 @@ impl Host {
 
     /// The processor begins its next job, kernel jobs first.
     pub fn job_done(&mut self, context: &mut Context) {
+        if let Some(delay) = self.delay_by_interrupts() {
+            return context.at(context.now + delay, Event::HostDone);
+        }
         self.kernel.cpu.begin(context.now);
         if self.handle_interrupt(context) {
             // Its handler comes first.

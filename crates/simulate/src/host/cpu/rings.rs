@@ -1,0 +1,151 @@
+//! The rings of the NIC's driver: descriptors and buffers of frames.
+
+use perpacket_memory::Line;
+
+use super::{Cpu, ReceiveBuffer};
+use crate::host::footprint::{Footprint, Operation, Structure, Structures};
+use crate::settings::Machine;
+
+/// Frames that the NIC has not sent yet when the driver looks for those that it has sent. Assumed.
+const UNSENT: u32 = 4;
+
+/// The positions in the rings.
+pub(super) struct Rings {
+    tx_descriptors: u32,
+    descriptors_per_line: u32,
+    slots_per_line: u32,
+    /// When the driver frees the buffers of sent frames. Without a value, this has no cost of its
+    /// own.
+    cleaning: Option<Cleaning>,
+    sent: u32,
+    /// Sent frames whose buffers are free again.
+    cleaned: u32,
+    received: u32,
+}
+
+/// When the driver frees the buffers of sent frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cleaning {
+    /// When it sends another frame.
+    AtSend,
+    /// In the handler of an interrupt.
+    AtInterrupt,
+}
+
+impl Rings {
+    pub fn new(machine: &Machine, footprints: &[Footprint], structures: &Structures) -> Self {
+        let cleaning = if machine.interrupt.is_on {
+            Cleaning::AtInterrupt
+        } else {
+            Cleaning::AtSend
+        };
+        let clean = &footprints[Operation::DriverClean as usize];
+        Self {
+            tx_descriptors: structures.tx_descriptors,
+            descriptors_per_line: structures.descriptors_per_line,
+            slots_per_line: structures.slots_per_line,
+            cleaning: (!clean.touches.is_empty()).then_some(cleaning),
+            sent: 0,
+            cleaned: 0,
+            received: 0,
+        }
+    }
+}
+
+impl Cpu {
+    /// The following operations are on the header buffer, the descriptor and the driver's entry of
+    /// the next frame to be sent.
+    pub fn at_next_send(&mut self) {
+        let number = self.rings.sent;
+        self.rings.sent = number.wrapping_add(1);
+        let descriptor = self.tx_descriptor(number, 0);
+        self.bases[Structure::TxDescriptor as usize] = descriptor;
+        self.at_sent(number);
+    }
+
+    /// The following operations are on the header buffer and the driver's entry of this frame.
+    fn at_sent(&mut self, number: u32) {
+        let (arrays, bases) = (&self.arrays, &mut self.bases);
+        bases[Structure::TxMbuf as usize] = arrays.tx_mbuf.line(number);
+        if let Some(slots) = &arrays.tx_slot {
+            let line = slots.line(number / self.rings.slots_per_line);
+            bases[Structure::TxSlot as usize] = line;
+        }
+    }
+
+    /// The line of a sent frame's descriptor, where `index` counts those of the frame.
+    fn tx_descriptor(&self, number: u32, index: u32) -> Line {
+        let rings = &self.rings;
+        let descriptor = number
+            .wrapping_mul(rings.tx_descriptors)
+            .wrapping_add(index);
+        let line = descriptor / rings.descriptors_per_line;
+        self.arrays.tx_descriptor.line(line)
+    }
+
+    /// The NIC marks the descriptors around the last sent frames as done.
+    pub fn dma_send_done(&mut self) {
+        match self.rings.cleaning {
+            Some(Cleaning::AtSend) => self.clean(),
+            Some(Cleaning::AtInterrupt) => {}
+            None => {
+                let line = self.bases[Structure::TxDescriptor as usize];
+                self.memory.invalidate(line);
+            }
+        }
+    }
+
+    /// The driver frees the buffers of frames that the NIC has sent. The NIC has written to the last
+    /// descriptor of each.
+    pub fn clean(&mut self) {
+        let rings = &mut self.rings;
+        if rings.cleaning.is_none() {
+            return;
+        }
+        let first = rings.cleaned;
+        let count = rings.sent.wrapping_sub(first).saturating_sub(UNSENT);
+        rings.cleaned = first.wrapping_add(count);
+        let last = rings.tx_descriptors - 1;
+        let frames = (0..count).map(|step| first.wrapping_add(step));
+        for number in frames.clone() {
+            let line = self.tx_descriptor(number, last);
+            self.memory.invalidate(line);
+        }
+        for number in frames {
+            let line = self.tx_descriptor(number, last);
+            self.bases[Structure::DoneDescriptor as usize] = line;
+            self.at_sent(number);
+            self.run(Operation::DriverClean);
+        }
+    }
+
+    /// The NIC writes a frame of `bytes` and its descriptor to memory; returns its buffer.
+    pub fn dma_receive(&mut self, bytes: u32) -> ReceiveBuffer {
+        let buffer = self.rings.received;
+        self.rings.received = buffer.wrapping_add(1);
+        let base = self.arrays.rx_buffer.line(buffer);
+        for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
+            self.memory.invalidate(Line(base.0 + line));
+        }
+        self.memory.invalidate(self.rx_descriptor(buffer));
+        ReceiveBuffer(buffer)
+    }
+
+    fn rx_descriptor(&self, buffer: u32) -> Line {
+        let line = buffer / self.rings.descriptors_per_line;
+        self.arrays.rx_descriptor.line(line)
+    }
+
+    /// The following operations are on this received frame.
+    pub fn at_received(&mut self, ReceiveBuffer(buffer): ReceiveBuffer) {
+        let descriptor = self.rx_descriptor(buffer);
+        let (arrays, bases) = (&self.arrays, &mut self.bases);
+        bases[Structure::RxDescriptor as usize] = descriptor;
+        bases[Structure::RxMbuf as usize] = arrays.rx_mbuf.line(buffer);
+        bases[Structure::RxBuffer as usize] = arrays.rx_buffer.line(buffer);
+        if let Some(slots) = &arrays.rx_slot {
+            let line = slots.line(buffer / self.rings.slots_per_line);
+            bases[Structure::RxSlot as usize] = line;
+        }
+    }
+}

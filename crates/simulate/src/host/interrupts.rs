@@ -1,0 +1,242 @@
+//! Interrupts of the NIC: for received frames, and for sent ones.
+
+use super::footprint::Operation;
+use super::{Host, KernelJob, Since};
+use crate::connection::WorkQueue;
+use crate::context::{Context, Event};
+use crate::settings::Interrupt;
+use crate::time::{Span, Time};
+
+/// The interrupts for received and for sent frames. An interrupt occurs for the first received
+/// frame, but not sooner than `gap` after the last such interrupt. Its handler comes before all
+/// other work, and collects all frames that have arrived when it ends. An interrupt for sent frames
+/// occurs `send_delay` after the last of them.
+pub struct Interrupts {
+    gap: Span,
+    send_delay: Span,
+    /// The earliest time of the next interrupt for received frames.
+    earliest: Time,
+    state: InterruptState,
+    /// Received frames that no handler has collected.
+    pub(super) frames: WorkQueue<Since<KernelJob>>,
+    /// When the interrupt for sent frames is due, if any frame was sent since the last one.
+    send_due: Option<Time>,
+    /// Whether a handler runs in the middle of a job.
+    preempts: bool,
+    /// Whether entry and return count for the interrupted layer.
+    charges_interrupted: bool,
+    /// The end of the handler that preempts a job.
+    end: Time,
+    /// The cycles of all handlers that have preempted the current job.
+    preempted_cycles: u64,
+    /// The time of these handlers by which the end of the job is not delayed yet.
+    delay: Span,
+}
+
+/// The state of the interrupt line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InterruptState {
+    Idle,
+    /// The interrupt has an event.
+    Due,
+    /// The interrupt waits for the processor.
+    Raised,
+    /// The processor runs the handler.
+    Handled,
+    /// The processor runs the handler in the middle of a job.
+    Preempting,
+}
+
+impl Interrupts {
+    /// The interrupts of a machine, if it has any.
+    pub fn new(settings: &Interrupt) -> Option<Self> {
+        settings.is_on.then(|| Self {
+            gap: Span::from_us(u64::from(settings.gap_us)),
+            send_delay: Span::from_us(u64::from(settings.send_delay_us)),
+            earliest: Time::ZERO,
+            state: InterruptState::Idle,
+            frames: WorkQueue::default(),
+            send_due: None,
+            preempts: settings.preempts,
+            charges_interrupted: settings.charges_interrupted,
+            end: Time::ZERO,
+            preempted_cycles: 0,
+            delay: Span::ZERO,
+        })
+    }
+}
+
+impl Host {
+    /// The interrupt for received frames is due.
+    pub fn interrupted(&mut self, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return;
+        };
+        match interrupts.state {
+            InterruptState::Due if interrupts.earliest <= context.now => {
+                interrupts.state = InterruptState::Raised;
+                interrupts.earliest = context.now + interrupts.gap;
+                self.preempt_or_wake(context);
+            }
+            InterruptState::Preempting if interrupts.end <= context.now => {
+                if interrupts.frames.len() == 0 {
+                    interrupts.state = InterruptState::Idle;
+                } else {
+                    let before = self.kernel.cpu.cycles();
+                    self.run_driver(context);
+                    self.preempted_since(before, context);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An interrupt is raised. Its handler runs now, or after the current job.
+    fn preempt_or_wake(&mut self, context: &mut Context) {
+        match &mut self.interrupts {
+            Some(interrupts)
+                if interrupts.preempts
+                    && self.is_busy
+                    && interrupts.state == InterruptState::Raised =>
+            {
+                let charges = interrupts.charges_interrupted;
+                interrupts.state = InterruptState::Preempting;
+                let cpu = &mut self.kernel.cpu;
+                let before = cpu.cycles();
+                let interrupted = cpu
+                    .operation_at(context.now, interrupts.preempted_cycles)
+                    .filter(|_| charges)
+                    .map(|operation| match operation {
+                        // Ethernet disables interrupts while the driver sends
+                        // (ether_output_frame of FreeBSD 4.7).
+                        Operation::DriverSend => Operation::EthernetOutput,
+                        operation => operation,
+                    });
+                cpu.run_interrupt(interrupted);
+                self.run_driver(context);
+                self.preempted_since(before, context);
+            }
+            _ => self.wake(context),
+        }
+    }
+
+    /// The driver and Ethernet process all frames that have arrived.
+    fn run_driver(&mut self, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return;
+        };
+        while let Some(waiting) = interrupts.frames.pop() {
+            if let KernelJob::Frame { frame, buffer } = waiting.job {
+                self.kernel.receive_at_driver(frame.connection, buffer);
+                let job = Since::new(KernelJob::Input { frame, buffer }, waiting.since);
+                self.kernel.jobs.kernel.push(job, &mut context.connections);
+            }
+            context.connections.release(&waiting);
+        }
+        self.kernel.cpu.clean();
+    }
+
+    /// A handler has delayed the current job by the cycles since `before`.
+    fn preempted_since(&mut self, before: u64, context: &mut Context) {
+        let cycles = self.kernel.cpu.cycles() - before;
+        let span = self.kernel.cpu.span(cycles);
+        if let Some(interrupts) = &mut self.interrupts {
+            interrupts.preempted_cycles += cycles;
+            interrupts.delay += span;
+            interrupts.end = context.now + span;
+            context.at(interrupts.end, Event::Interrupt);
+        }
+    }
+
+    /// The time by which handlers delay the end of the current job. Without a delay, the job has
+    /// ended.
+    pub(super) fn delay_by_interrupts(&mut self) -> Option<Span> {
+        let interrupts = self.interrupts.as_mut()?;
+        let delay = std::mem::take(&mut interrupts.delay);
+        if delay == Span::ZERO {
+            interrupts.preempted_cycles = 0;
+            return None;
+        }
+        Some(delay)
+    }
+
+    /// The host has posted a frame, which causes an interrupt later.
+    pub fn sent(&mut self, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return;
+        };
+        if interrupts.send_delay == Span::ZERO {
+            return;
+        }
+        let due = context.now + interrupts.send_delay;
+        if interrupts.send_due.replace(due).is_none() {
+            context.at(due, Event::SendInterrupt);
+        }
+    }
+
+    /// The interrupt for sent frames may be due.
+    pub fn send_interrupted(&mut self, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return;
+        };
+        match interrupts.send_due {
+            Some(due) if due > context.now => context.at(due, Event::SendInterrupt),
+            _ => {
+                interrupts.send_due = None;
+                // An interrupt for received frames handles sent ones as well.
+                if !matches!(
+                    interrupts.state,
+                    InterruptState::Handled | InterruptState::Preempting
+                ) {
+                    interrupts.state = InterruptState::Raised;
+                }
+                self.preempt_or_wake(context);
+            }
+        }
+    }
+
+    /// Runs the handler of an interrupt that waits; false if none does.
+    pub(super) fn handle_interrupt(&mut self, context: &mut Context) -> bool {
+        let Some(interrupts) = &mut self.interrupts else {
+            return false;
+        };
+        if interrupts.state == InterruptState::Handled {
+            if interrupts.preempts && interrupts.frames.len() > 0 {
+                self.run_driver(context);
+                return true;
+            }
+            interrupts.state = InterruptState::Idle;
+            while let Some(frame) = interrupts.frames.pop() {
+                let jobs = &mut self.kernel.jobs.kernel;
+                jobs.push(frame, &mut context.connections);
+                context.connections.release(&frame);
+            }
+        }
+        let is_raised = interrupts.state == InterruptState::Raised;
+        if is_raised {
+            interrupts.state = InterruptState::Handled;
+            let preempts = interrupts.preempts;
+            self.kernel.cpu.run_interrupt(None);
+            if preempts {
+                self.run_driver(context);
+            } else {
+                self.kernel.cpu.clean();
+            }
+        }
+        is_raised
+    }
+
+    /// A frame is in the host's memory. Without interrupts the kernel learns of it at once.
+    pub(super) fn add_frame(&mut self, job: KernelJob, context: &mut Context) {
+        let Some(interrupts) = &mut self.interrupts else {
+            return self.add_kernel_job(job, context);
+        };
+        let job = Since::new(job, context.now);
+        interrupts.frames.push(job, &mut context.connections);
+        if interrupts.state == InterruptState::Idle {
+            interrupts.state = InterruptState::Due;
+            let due = interrupts.earliest.max(context.now);
+            context.at(due, Event::Interrupt);
+        }
+    }
+}
