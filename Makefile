@@ -59,15 +59,16 @@ test:
 	@$(MAKE) --no-print-directory --jobs 2 setup-dev peers
 	tests/prepare_guest.sh
 	@echo "The output of each part of the tests follows when the part ends"
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests host-tests $(BESIDE) emulation-tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests emulation-tests host-tests $(BESIDE)
 	@$(MAKE) --no-print-directory live-tests
 
 peers:
 	tests/install_peers.sh
 
 EMULATION_TESTS := tests/test_emul*.py
-# These start servers and hosts, and check which states, files and processes remain, not how fast they are.
-HOST_TESTS := $(patsubst %,tests/test_%.py,applications guardian over_ssh router_routes settings testbed)
+# These start servers, hosts and trials, and check states, files, processes and output, not how fast they are.
+HOST_TESTS := $(patsubst %,tests/test_%.py,applications guardian over_ssh router_routes settings testbed \
+	trial)
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications'
 
