@@ -132,22 +132,24 @@ def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(programs), os.environ["PATH"], "/usr/sbin", "/sbin"])
     work = folder / "work"
     work.mkdir()
-    with (folder / "output").open("w+") as output:
+    output = folder / "output"
+    with output.open("w") as file:
         process = subprocess.Popen(
             ["bash", "-c", text],
             cwd=work,
             env=os.environ | {"PATH": path},
-            stdout=output,
+            stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        try:
-            status = process.wait(PAGE_LIMIT_S)
-        finally:
-            end_session(process.pid)
-            process.wait()
-        output.seek(0)
-        return subprocess.CompletedProcess([], status, output.read(), "")
+    try:
+        status = process.wait(PAGE_LIMIT_S)
+    finally:
+        end_session(process.pid)
+        process.wait()
+    # Background processes may still write, also a part of a character.
+    printed = output.read_text(encoding="utf-8", errors="replace")
+    return subprocess.CompletedProcess([], status, printed, "")
 
 
 def end_session(leader: int) -> None:
