@@ -53,15 +53,13 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 demo: setup
 	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
-# The Python tests without servers run beside all other parts but the last, which measures times. Two parts run
-# beside them after the Rust tests, of which some lose datagrams on a busier machine. Each part prints its
-# duration. BESIDE: another target to make at the same time.
+# Two of the first four parts run at the same time. The last part measures times, so it runs alone. Each part
+# prints its duration. BESIDE: another target to make beside the first parts.
 test:
 	@$(MAKE) --no-print-directory --jobs 2 setup-dev peers
 	tests/prepare_guest.sh
 	@echo "The output of each part of the tests follows when the part ends"
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target AFTER=rust-tests \
-		rust-tests offline-tests host-tests emulation-tests $(BESIDE)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests host-tests emulation-tests $(BESIDE)
 	@$(MAKE) --no-print-directory live-tests
 
 peers:
@@ -88,8 +86,6 @@ host-tests:
 	@$(call timed,Python tests of hosts and settings,$(call select,live) $(HOST_TESTS))
 live-tests:
 	@$(call timed,Python tests that measure servers,$(call select,live) $(addprefix --ignore=,$(HOST_TESTS)))
-
-host-tests emulation-tests check: | $(AFTER)
 
 test-full: setup-dev peers
 	tests/prepare_guest.sh
