@@ -168,6 +168,7 @@ pub struct Structures {
     pub tx_descriptors: u32,
     pub slots_per_line: u32,
     pub ring: u32,
+    pub unsent_frames: u32,
     pub object: u32,
     pub pcb_hash: u32,
     pub callout: u32,

@@ -30,6 +30,7 @@ pub struct Socket {
     /// The server's end of TCP, unless the NIC has it. Created when the SYN arrives.
     pub end: Option<Box<TimedEndpoint>>,
     pub has_seen_syn: bool,
+    /// Whether the first frame has passed the driver. The SYN may still wait for TCP then.
     has_places: bool,
     /// Whether the NIC runs the connection, or the connection is on its way to or from the NIC.
     pub is_offloaded: bool,

@@ -2,9 +2,9 @@
 //! interrupts before programs.
 //!
 //! [`kernel`] is the network stack and its system calls, with [`bypass`] for connections on the
-//! NIC, and [`interrupts`] start it. [`web_server`] and [`bulk_sender`] are the programs that use it. [`cpu`] computes the cost
-//! of each operation of [`footprint`] from its instructions and its cache lines, which [`address`]
-//! places in memory.
+//! NIC. [`interrupts`] are those of the NIC. [`web_server`] and [`bulk_sender`] are the programs that
+//! use the kernel. [`cpu`] computes the cost of each operation of [`footprint`] from its instructions
+//! and its cache lines, which [`address`] places in memory.
 
 pub mod address;
 mod bulk_sender;

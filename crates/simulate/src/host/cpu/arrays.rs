@@ -16,16 +16,6 @@ pub struct Population {
     pub ring: u32,
 }
 
-impl Structures {
-    /// Entries of the driver's rings.
-    const fn ring(&self, population: Population) -> u32 {
-        match self.ring {
-            0 => population.ring,
-            ring => ring,
-        }
-    }
-}
-
 /// Physical first lines of the instances of structures, by kind.
 pub(super) struct Arrays<A> {
     pub file: A,
@@ -60,7 +50,10 @@ impl Arrays<Array> {
                 .any(|touch| touch.structure == structure)
         };
         let connections = population.connections;
-        let ring = structures.ring(population);
+        let ring = match structures.ring {
+            0 => population.ring,
+            ring => ring,
+        };
         let descriptor_lines = ring.div_ceil(structures.descriptors_per_line);
         let slot_lines = ring.div_ceil(structures.slots_per_line);
         let mut array = |count: u32, structure: Structure| {

@@ -6,9 +6,6 @@ use super::{Cpu, ReceiveBuffer};
 use crate::host::footprint::{Footprint, Operation, Structure, Structures};
 use crate::settings::Machine;
 
-/// Frames that the NIC has not sent yet when the driver looks for those that it has sent. Assumed.
-const UNSENT: u32 = 4;
-
 /// The positions in the rings.
 pub(super) struct Rings {
     tx_descriptors: u32,
@@ -17,6 +14,8 @@ pub(super) struct Rings {
     /// When the driver frees the buffers of sent frames. Without a value, this has no cost of its
     /// own.
     cleaning: Option<Cleaning>,
+    /// Frames that the NIC has not sent yet when the driver looks for those that it has sent.
+    unsent_frames: u32,
     sent: u32,
     /// Sent frames whose buffers are free again.
     cleaned: u32,
@@ -45,6 +44,7 @@ impl Rings {
             descriptors_per_line: structures.descriptors_per_line,
             slots_per_line: structures.slots_per_line,
             cleaning: (!clean.touches.is_empty()).then_some(cleaning),
+            unsent_frames: structures.unsent_frames,
             sent: 0,
             cleaned: 0,
             received: 0,
@@ -103,7 +103,8 @@ impl Cpu {
             return;
         }
         let first = rings.cleaned;
-        let count = rings.sent.wrapping_sub(first).saturating_sub(UNSENT);
+        let posted = rings.sent.wrapping_sub(first);
+        let count = posted.saturating_sub(rings.unsent_frames);
         rings.cleaned = first.wrapping_add(count);
         let last = rings.tx_descriptors - 1;
         let frames = (0..count).map(|step| first.wrapping_add(step));
