@@ -26,11 +26,17 @@ struct Slot {
     /// The request being answered.
     next: usize,
     issued: Time,
+    /// When the response time of the request begins.
+    timed_from: Time,
     response_bytes: u32,
     received_bytes: u32,
     read_bytes: u32,
     /// Whether an event is scheduled that reads more.
     reads_later: bool,
+    /// When it can take the next segment, if it acknowledges what it reads.
+    takes_next: Time,
+    /// Bytes of the response that have arrived, if it acknowledges what it reads.
+    arrived_bytes: u32,
     /// Whether it has closed its connection and waits for the server's close.
     is_closing: bool,
 }
@@ -39,6 +45,8 @@ struct Slot {
 struct ClientEnd {
     slot: SlotId,
     end: TimedEndpoint,
+    /// When its last frame reaches the server.
+    last_arrival: Time,
     is_done: bool,
 }
 
@@ -47,19 +55,25 @@ pub struct Clients {
     slots: Vec<Slot>,
     ends: ConnectionTable<ClientEnd>,
     to_server: Link,
+    /// The greatest additional delay of a frame. The frames of a connection stay in order.
+    jitter: Span,
     /// `None` for the bulk sender, whose clients request nothing.
     source: Option<Sessions>,
     random: Pcg64Mcg,
     opened: u32,
     tcp: tcp::Settings,
     think_mean_ps: f64,
-    /// Reading rate; 0 for no limit.
+    /// Reading rate of clients whose TCP acknowledges what arrives; 0 for no limit.
     read_rate_bps: u64,
+    /// Reading rate of clients that acknowledge what they read; 0 for no limit.
+    taking_rate_bps: u64,
     /// Maximum number of bytes that one read returns. The client does not wait after the last read
     /// of a response.
     read_chunk_bytes: u32,
     /// Whether a slot opens its next connection only after its last connection has ended.
     waits_for_fin: bool,
+    /// Whether the response time of a connection's first request includes the handshake.
+    times_connections: bool,
     request_bytes: u32,
     header_bytes: u32,
     /// Bytes of a file that the server enqueues at a time.
@@ -75,18 +89,27 @@ impl Clients {
         random: Pcg64Mcg,
         to_server: Link,
     ) -> Self {
+        let rate_bps = settings.client.read_rate_bps;
+        let (read_rate_bps, taking_rate_bps) = if settings.client.acknowledges_reads {
+            (0, rate_bps)
+        } else {
+            (rate_bps, 0)
+        };
         Self {
             slots: vec![Slot::default(); slots as usize],
             ends: ConnectionTable::default(),
             to_server,
+            jitter: Span::from_us(settings.machine.network.jitter_us.into()),
             source,
             random,
             opened: 0,
             tcp: settings.tcp,
             think_mean_ps: Span::from_ms(settings.client.think_time_ms).0 as f64,
-            read_rate_bps: settings.client.read_rate_bps,
+            read_rate_bps,
+            taking_rate_bps,
             read_chunk_bytes: settings.client.read_chunk_bytes,
             waits_for_fin: settings.client.waits_for_fin,
+            times_connections: settings.client.times_connections,
             request_bytes: settings.server.request_bytes,
             header_bytes: settings.server.header_bytes,
             enqueue_bytes: settings.server.sendfile_enqueue_bytes,
@@ -112,7 +135,7 @@ impl Clients {
         let client = &mut self.slots[slot.0 as usize];
         client.next = 0;
         source.next_session(&mut client.requests);
-        if is_first && self.read_rate_bps > 0 {
+        if is_first && self.read_rate_bps + self.taking_rate_bps > 0 {
             self.begin_in_the_middle(slot);
         }
     }
@@ -190,11 +213,13 @@ impl Clients {
         let client_end = ClientEnd {
             slot,
             end,
+            last_arrival: Time::ZERO,
             is_done: false,
         };
         self.ends.insert(id, client_end);
         let client = &mut self.slots[slot.0 as usize];
         client.connection = Some(id);
+        client.timed_from = context.now;
         let content = Content {
             request: None,
             future: Future::of_session(&client.requests, self.enqueue_bytes),
@@ -210,7 +235,12 @@ impl Clients {
         client.response_bytes = self.header_bytes.saturating_add(request.response_bytes);
         client.received_bytes = 0;
         client.read_bytes = 0;
+        client.arrived_bytes = 0;
+        client.takes_next = context.now;
         client.issued = context.now;
+        if client.next > 0 || !self.times_connections {
+            client.timed_from = context.now;
+        }
         context.content[id].request = Some(request);
         // By now the client has read the last response to its end.
         end.tcp.read(&self.tcp, end.tcp.unread_bytes());
@@ -220,9 +250,16 @@ impl Clients {
 
     /// Sends all segments that TCP allows.
     fn transmit(&mut self, id: ConnectionId, context: &mut Context) {
-        let end = &mut self.ends[id].end;
+        let ClientEnd {
+            end, last_arrival, ..
+        } = &mut self.ends[id];
         while let Some(segment) = end.tcp.transmit(&self.tcp, context.now) {
-            let arrival = self.to_server.send(&segment, context.now);
+            let mut arrival = self.to_server.send(&segment, context.now);
+            if self.jitter > Span::ZERO {
+                let delay = Span((uniform(&mut self.random) * self.jitter.0 as f64) as u64);
+                arrival = (arrival + delay).max(*last_arrival);
+                *last_arrival = arrival;
+            }
             context.measure.frames.to_server.sent += 1;
             let frame = Frame {
                 connection: id,
@@ -234,7 +271,30 @@ impl Clients {
         end.arm(Event::ClientTimer(id), context);
     }
 
-    /// A frame reaches the client.
+    /// A frame reaches the client. A client that acknowledges what it reads takes one segment after
+    /// another, and after the first `read_chunk_bytes` of a response it waits the time of each
+    /// segment before it takes the next.
+    pub fn arrive(&mut self, frame: Frame, context: &mut Context) {
+        if self.taking_rate_bps == 0 {
+            return self.receive(frame, context);
+        }
+        let bytes = u32::from(frame.segment.length_bytes);
+        let slot = self.ends[frame.connection].slot;
+        let client = &mut self.slots[slot.0 as usize];
+        let time = client.takes_next.max(context.now);
+        client.takes_next = time;
+        client.arrived_bytes += bytes;
+        if client.arrived_bytes >= self.read_chunk_bytes {
+            client.takes_next = time + Span::of_bytes(u64::from(bytes), self.taking_rate_bps);
+        }
+        if time > context.now {
+            context.at(time, Event::TakenByClient(frame));
+        } else {
+            self.receive(frame, context);
+        }
+    }
+
+    /// The client's TCP processes a frame.
     pub fn receive(&mut self, frame: Frame, context: &mut Context) {
         let id = frame.connection;
         context.measure.frames.to_client.delivered += 1;
@@ -347,8 +407,9 @@ impl Clients {
 
     fn response_received(&mut self, slot: SlotId, done: Time, context: &mut Context) {
         let client = &mut self.slots[slot.0 as usize];
-        context.measure.response(done.since(client.issued));
+        context.measure.response(done.since(client.timed_from));
         client.next += 1;
+        client.takes_next = done;
         let think = self.think_time();
         context.at(done + think, Event::ClientReady(slot));
     }

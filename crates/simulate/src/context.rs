@@ -59,6 +59,8 @@ pub enum Event {
     ServerTimer(ConnectionId),
     /// A frame reaches the client.
     AtClient(Frame),
+    /// A client that acknowledges what it reads takes a segment.
+    TakenByClient(Frame),
     /// A frame reaches the NIC from the wire.
     AtNic(Frame),
     /// The host has posted a frame to be sent.
@@ -99,9 +101,10 @@ impl Work for Event {
             | Self::ClientTimer(id)
             | Self::ServerTimer(id)
             | Self::MessageAtHost(id) => Some(id),
-            Self::AtClient(frame) | Self::AtNic(frame) | Self::Posted(frame) => {
-                Some(frame.connection)
-            }
+            Self::AtClient(frame)
+            | Self::TakenByClient(frame)
+            | Self::AtNic(frame)
+            | Self::Posted(frame) => Some(frame.connection),
             Self::Commanded(command) => Some(command.connection),
             // A client's connection cannot end while its client has more to do.
             Self::ClientReady(_)

@@ -45,7 +45,8 @@ impl Engine {
             timeline,
         } = self;
         match event {
-            Event::AtClient(frame) => clients.receive(frame, context),
+            Event::AtClient(frame) => clients.arrive(frame, context),
+            Event::TakenByClient(frame) => clients.receive(frame, context),
             Event::ClientReady(slot) => clients.ready(slot, context),
             Event::ClientReads(id) => clients.read_more(id, context),
             Event::ClientTimer(id) => clients.timer(id, context),

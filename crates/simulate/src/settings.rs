@@ -59,6 +59,7 @@ pub(crate) struct Translation {
 pub(crate) struct MachineNetwork {
     pub rate_mbps: u32,
     pub base_rtt_us: u32,
+    pub jitter_us: u32,
 }
 
 impl Machine {
@@ -124,6 +125,7 @@ pub(crate) struct Nic {
     pub receive_ring_packets: u32,
     pub send_ring_packets: u32,
     pub queue_packets: u32,
+    pub report_bytes: u32,
     pub hiwat: u32,
     pub lowat: u32,
     pub soft_limit_step: u32,
@@ -264,6 +266,8 @@ pub(crate) struct Client {
     pub think_time_ms: f64,
     pub read_rate_bps: u64,
     pub read_chunk_bytes: u32,
+    pub acknowledges_reads: bool,
+    pub times_connections: bool,
     pub waits_for_fin: bool,
     pub start_spread_ms: f64,
 }
@@ -332,6 +336,12 @@ impl Settings {
             (
                 "machine.interrupt.send_delay_us",
                 machine.interrupt.send_delay_us,
+                0,
+                1_000_000,
+            ),
+            (
+                "machine.network.jitter_us",
+                machine.network.jitter_us,
                 0,
                 1_000_000,
             ),
@@ -435,6 +445,13 @@ impl Settings {
             ("nic.soft_limit_step", nic.soft_limit_step, 1, ANY),
         ] {
             whole(name, value, least, most)?;
+        }
+        if nic.connections > 0 {
+            // The server must wake although the NIC keeps a partial segment and has not reported all
+            // acknowledgments.
+            let kept = self.server.writable_room_bytes + self.tcp.mss_bytes;
+            let most = self.tcp.send_buffer_bytes.saturating_sub(kept);
+            whole("nic.report_bytes", nic.report_bytes, 0, most)?;
         }
         if nic.lowat >= nic.hiwat {
             return Err(ConfigurationError::new(

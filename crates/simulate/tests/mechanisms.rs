@@ -60,7 +60,14 @@ fn the_last_read_of_a_throttled_response_delays_nothing() {
     const HEADER_BYTES: f64 = 250.0;
     for (chunk, bytes) in [("1460", 1460.0), ("0", 0.0)] {
         let size_bytes = 14_350;
-        let overrides = [SMALL.as_slice(), &[("client.read_chunk_bytes", chunk)]].concat();
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("client.read_chunk_bytes", chunk),
+                ("client.acknowledges_reads", "false"),
+            ],
+        ]
+        .concat();
         let outcome = run("S-0-N-N-FCFS-400", &overrides, Some(trace_of(size_bytes)));
         let response = f64::from(size_bytes) + HEADER_BYTES;
         let expected_ms = (response - bytes) / RATE_BYTES_PER_S * 1e3;
@@ -202,7 +209,14 @@ fn computed_responses_are_copied_line_by_line() {
 #[test]
 fn the_room_that_wakes_a_server_decides_how_often_it_writes() {
     let pages = |room: &str| {
-        let overrides = [SMALL.as_slice(), &[("server.writable_room_bytes", room)]].concat();
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("server.writable_room_bytes", room),
+                ("client.acknowledges_reads", "false"),
+            ],
+        ]
+        .concat();
         let trace = Some(trace_of(400_000));
         let (_, explanation) = explained("S-0-N-N-FCFS-400", &overrides, trace);
         calls(&explanation, "syscall.sendfile")
@@ -247,6 +261,7 @@ fn interrupts_come_for_each_frame_or_once_in_a_gap() {
             ("machine.interrupt.is_on", "true"),
             ("machine.interrupt.gap_us", &format!("{gap_us}")),
             ("machine.interrupt.send_delay_us", "0"),
+            ("machine.network.jitter_us", "0"),
             ("workload.rate_mbps", &format!("{rate_mbps}")),
         ];
         let (outcome, explanation) = explained("bulk", &overrides, None);
@@ -262,6 +277,186 @@ fn interrupts_come_for_each_frame_or_once_in_a_gap() {
     }
     let (_, explanation) = explained("bulk", &[("machine.interrupt.is_on", "false")], None);
     assert_eq!(calls(&explanation, "driver.interrupt"), 0.0);
+}
+
+/// The NIC keeps a partial segment, and has not reported some acknowledgments. The server must wake
+/// nevertheless, so the reports have a limit.
+#[test]
+fn reports_leave_the_room_that_wakes_a_server() {
+    let overrides = |report_bytes: &str| {
+        let mut all: Vec<(String, String)> = SMALL
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        for (name, value) in [
+            ("tcp.send_buffer_bytes", "8000"),
+            ("server.writable_room_bytes", "3540"),
+            ("nic.report_bytes", report_bytes),
+            ("run.packets", "100000"),
+        ] {
+            all.push((name.to_owned(), value.to_owned()));
+        }
+        all
+    };
+    // 8,000 B less 3,540 and a segment.
+    let error = Simulation::new("S-64-P-N-FCFS-400", &overrides("3001"), None).unwrap_err();
+    assert!(error.to_string().contains("nic.report_bytes"), "{error}");
+    assert!(Simulation::new("S-0-N-N-FCFS-400", &overrides("3001"), None).is_ok());
+    let simulation = Simulation::new("S-64-P-N-FCFS-400", &overrides("3000"), None).unwrap();
+    let outcome = simulation
+        .run(1, false, &Progress::default())
+        .unwrap()
+        .outcome;
+    assert!(
+        outcome.nic_packet_share > 0.8,
+        "{}",
+        outcome.nic_packet_share
+    );
+}
+
+/// OSDI 2006, section 2: the NIC may aggregate acknowledgments into one message.
+#[test]
+fn the_nic_reports_acknowledgments_together() {
+    let messages = |report_bytes: &str| {
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("nic.report_bytes", report_bytes),
+                ("network.added_latency_ms", "1"),
+            ],
+        ]
+        .concat();
+        let trace = Some(trace_of(29_000));
+        let (outcome, explanation) = explained("W-64-P-N-FCFS-400", &overrides, trace);
+        assert!(outcome.conserved);
+        calls(&explanation, "bypass.message")
+    };
+    // The response has 29,250 B: three times 8,192 B, rounded up to segments, and the rest. The
+    // request needs a message too.
+    let (together, each) = (messages("8192"), messages("0"));
+    assert!((together - 5.0).abs() < 0.3, "{together}");
+    assert!(each > 7.0, "{each}");
+}
+
+/// FreeBSD 4.7: TCP's output and an append to the send buffer follow the list of the buffer from its
+/// beginning. If each segment is acknowledged before the next, the list has one element, and nothing
+/// is followed.
+#[test]
+fn long_send_buffers_are_followed_from_their_beginning() {
+    let steps = |rate_mbps: &str, connections: &str, instructions: &str| {
+        let overrides = [
+            ("workload.rate_mbps", rate_mbps),
+            ("workload.connections", connections),
+            ("layers.tcp.walk.instructions", instructions),
+            ("layers.syscall.append_walk.instructions", instructions),
+        ];
+        let (_, explanation) = explained("bulk", &overrides, None);
+        [
+            calls(&explanation, "tcp.walk"),
+            calls(&explanation, "syscall.append_walk"),
+        ]
+    };
+    assert_eq!(steps("100", "2048", "6"), [0.0, 0.0]);
+    assert_eq!(steps("900", "1", "0"), [0.0, 0.0]);
+    // A round trip has about 60 us, and a segment of 12 us follows every 13 us. So five to seven segments
+    // are outstanding; a packet is a segment or its acknowledgment.
+    for walked in steps("900", "1", "6") {
+        assert!((2.0..4.0).contains(&walked), "{walked} buffers a packet");
+    }
+}
+
+/// A client that acknowledges what it reads waits the time of each segment before it takes the next.
+/// The acknowledgments of one response are then as far apart.
+#[test]
+fn a_client_that_acknowledges_reads_takes_segment_after_segment() {
+    let size_bytes = 14_350;
+    let (outcome, _) = explained("S-0-N-N-FCFS-400", &SMALL, Some(trace_of(size_bytes)));
+    assert!(outcome.conserved);
+    // Nine of ten segments at 50,000 B/s.
+    let expected_ms = 9.0 * 1_460.0 / 50.0;
+    let response_ms = outcome.response_ms.unwrap().mean;
+    assert!(
+        (0.0..1.5).contains(&(response_ms - expected_ms)),
+        "{response_ms} ms, not {expected_ms}"
+    );
+    // A request and its response need 10 segments and 11 acknowledgments or fewer, and a connection
+    // begins and ends once for many requests. Window updates would add to them.
+    let packets = outcome.packets_per_s / outcome.requests_per_s.unwrap();
+    assert!((20.0..24.0).contains(&packets), "{packets}");
+}
+
+/// A client that acknowledges reads does not wait after the last one: the server's close and the next
+/// connection come as early as with a client whose TCP acknowledges what arrives.
+#[test]
+fn nothing_waits_after_the_last_read() {
+    let outside_ms = |acknowledges: &str| {
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("workload.sessions.keep_alive_share", "0"),
+                ("workload.connections", "64"),
+                ("run.packets", "100000"),
+                ("client.acknowledges_reads", acknowledges),
+            ],
+        ]
+        .concat();
+        let outcome = run("S-0-N-N-FCFS-400", &overrides, None);
+        let response_ms = outcome.response_ms.unwrap().mean;
+        64.0 / outcome.requests_per_s.unwrap() * 1e3 - response_ms
+    };
+    let (with, without) = (outside_ms("true"), outside_ms("false"));
+    assert!(with < without + 2.0, "{with} ms, {without} without");
+}
+
+/// The response time of a connection's first request includes the handshake, which takes a round trip.
+#[test]
+fn a_first_response_includes_the_handshake() {
+    let outcome = |times: &str| {
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("client.times_connections", times),
+                ("network.added_latency_ms", "5"),
+                ("client.think_time_ms", "50"),
+            ],
+        ]
+        .concat();
+        run("W-0-N-N-FCFS-400", &overrides, Some(trace_of(1_000)))
+    };
+    let (with, without) = (outcome("true"), outcome("false"));
+    let handshake_ms = with.response_ms.unwrap().mean - without.response_ms.unwrap().mean;
+    let connections_a_request = with.connections_per_s / with.requests_per_s.unwrap();
+    let expected_ms = 10.0 * connections_a_request;
+    assert!(
+        (handshake_ms / expected_ms - 1.0).abs() < 0.2,
+        "{handshake_ms}, not {expected_ms}"
+    );
+}
+
+/// A frame to the server waits for a time between 0 and the jitter, so a request waits for half of it
+/// on average.
+#[test]
+fn a_request_waits_for_half_of_the_jitter() {
+    let response_ms = |jitter_us: &str| {
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("machine.network.jitter_us", jitter_us),
+                // A frame must not wait for those of other connections.
+                ("workload.connections", "500"),
+                ("client.start_spread_ms", "200"),
+                ("client.think_time_ms", "200"),
+                ("run.warmup_packets", "50000"),
+                ("run.packets", "200000"),
+            ],
+        ]
+        .concat();
+        let outcome = run("W-0-N-N-FCFS-400", &overrides, Some(trace_of(1_000)));
+        assert!(outcome.conserved);
+        outcome.response_ms.unwrap().mean
+    };
+    let waited_ms = response_ms("2000") - response_ms("0");
+    assert!((waited_ms - 1.0).abs() < 0.1, "{waited_ms} ms");
 }
 
 /// The interrupt for sent frames comes after a pause. Segments at 100 Mb/s are 117 us apart, so each
@@ -388,7 +583,7 @@ fn the_driver_misses_on_the_descriptor_of_each_sent_frame() {
 }
 
 /// 4.4BSD calls TCP's output for an acknowledgment that leaves data in the send buffer. A round trip
-/// of 60 us is shorter than the 117 us between two segments at 100 Mb/s, and longer than the 13 us
+/// of 53 us is shorter than the 117 us between two segments at 100 Mb/s, and longer than the 13 us
 /// at 900 Mb/s.
 #[test]
 fn an_acknowledgment_calls_tcps_output_if_data_are_left() {
@@ -396,6 +591,8 @@ fn an_acknowledgment_calls_tcps_output_if_data_are_left() {
         let overrides = [
             ("workload.rate_mbps", rate_mbps),
             ("layers.tcp.output_idle.instructions", instructions),
+            ("layers.tcp.walk.instructions", "0"),
+            ("machine.network.jitter_us", "0"),
         ];
         let (outcome, explanation) = explained("bulk", &overrides, None);
         let instructions = outcome.layers["tcp"].instructions_per_packet;

@@ -85,6 +85,8 @@ named! {
         TcpInput = "tcp.input",
         TcpFreeMbuf = "tcp.free_mbuf",
         TcpFreePage = "tcp.free_page",
+        TcpWalk = "tcp.walk",
+        AppendWalk = "syscall.append_walk",
         TcpOpen = "tcp.open",
         TcpClose = "tcp.close",
         IpOutput = "ip.output",
@@ -93,11 +95,6 @@ named! {
         EthernetInput = "ethernet.input",
         DriverSend = "driver.send",
         DriverReceive = "driver.receive",
-        BypassCommand = "bypass.command",
-        BypassMessage = "bypass.message",
-        BypassHandoff = "bypass.handoff",
-        BypassRestore = "bypass.restore",
-        BypassForward = "bypass.forward",
         Background = "other.background",
         TcpOutputIdle = "tcp.output_idle",
         DriverInterrupt = "driver.interrupt",
@@ -107,6 +104,11 @@ named! {
         DriverPrefetchTcp = "driver.prefetch_tcp",
         PrefetchSyscall = "syscall.prefetch",
         PrefetchTcp = "syscall.prefetch_tcp",
+        BypassCommand = "bypass.command",
+        BypassMessage = "bypass.message",
+        BypassHandoff = "bypass.handoff",
+        BypassRestore = "bypass.restore",
+        BypassForward = "bypass.forward",
     }
 }
 

@@ -76,6 +76,10 @@ pub struct Kernel {
     pub ahead: Option<Ahead>,
     /// Whether TCP's output costs something if it sends nothing.
     has_idle_output: bool,
+    /// Whether TCP's output follows the list of the send buffer from its beginning.
+    output_walks: bool,
+    /// Whether an append does.
+    append_walks: bool,
 }
 
 /// The transmit path from TCP down, for one segment.
@@ -94,6 +98,8 @@ impl Kernel {
         connections: u32,
     ) -> Result<Self, ConfigurationError> {
         let has_idle_output = cpu.is_counted(Operation::TcpOutputIdle);
+        let output_walks = cpu.is_counted(Operation::TcpWalk);
+        let append_walks = cpu.is_counted(Operation::AppendWalk);
         Ok(Self {
             cpu,
             jobs: Jobs::default(),
@@ -106,6 +112,8 @@ impl Kernel {
             polled: 0,
             ahead: settings.host.ahead()?,
             has_idle_output,
+            output_walks,
+            append_walks,
         })
     }
 
@@ -310,7 +318,17 @@ impl Kernel {
         let cpu = &mut self.cpu;
         let mut sent = 0;
         while let Some(segment) = end.tcp.transmit(&self.tcp, cpu.time()) {
-            if let Some(buffer) = socket.buffers.back() {
+            if self.output_walks && segment.length_bytes > 0 {
+                let mut before = end.tcp.bytes_before(&segment);
+                for buffer in &socket.buffers {
+                    cpu.at_mbuf(buffer.mbuf);
+                    if before < buffer.bytes_left {
+                        break;
+                    }
+                    before -= buffer.bytes_left;
+                    cpu.run(Operation::TcpWalk);
+                }
+            } else if let Some(buffer) = socket.buffers.back() {
                 cpu.at_mbuf(buffer.mbuf);
             }
             cpu.at_next_send();
@@ -463,6 +481,12 @@ impl Kernel {
         more_to_come: bool,
         context: &mut Context,
     ) {
+        if self.append_walks {
+            for buffer in &self.sockets[id].buffers {
+                self.cpu.at_mbuf(buffer.mbuf);
+                self.cpu.run(Operation::AppendWalk);
+            }
+        }
         let mbuf = self.cpu.allocate_mbuf();
         self.cpu.run(operation);
         let socket = &mut self.sockets[id];

@@ -116,6 +116,8 @@ pub struct Nic {
     has_active_restore: bool,
     /// Whether received data wait for the host's command to read them.
     host_reads: bool,
+    /// The NIC reports acknowledgments when they cover this many bytes, or all bytes that it has.
+    report_bytes: u32,
 }
 
 impl Nic {
@@ -149,6 +151,7 @@ impl Nic {
             soft_limit_delay: Span::from_us(u64::from(settings.host.soft_limit_delay_us)),
             has_active_restore: nic.active_restore,
             host_reads: settings.host.reads_by_command,
+            report_bytes: nic.report_bytes,
         }
     }
 

@@ -17,6 +17,8 @@ pub struct Offloaded {
     packets: u32,
     /// Index in the list of open connections.
     index: u32,
+    /// Acknowledged bytes that the NIC has not reported to the host.
+    unreported_bytes: u32,
 }
 
 impl Nic {
@@ -66,16 +68,21 @@ impl Nic {
             peer_finished,
             ..
         } = reaction;
-        if acknowledged_bytes > 0 || received_bytes > 0 || peer_finished {
+        let entry = &mut self.offloaded[id];
+        entry.unreported_bytes += acknowledged_bytes;
+        let queued_bytes = entry.end.as_ref().map_or(0, |end| end.tcp.queued_bytes());
+        let is_due = entry.unreported_bytes > 0
+            && (queued_bytes == 0 || entry.unreported_bytes >= self.report_bytes);
+        if is_due || received_bytes > 0 || peer_finished {
             self.message(id, host, context, |message| {
-                message.acknowledged_bytes += acknowledged_bytes;
                 message.received_bytes += received_bytes;
                 message.peer_finished |= peer_finished;
             });
         }
     }
 
-    /// Sends a message to the host, or adds to the unread message of this connection.
+    /// Sends a message to the host, or adds to the unread message of this connection. Each message
+    /// also reports the acknowledgments that were not reported.
     fn message(
         &mut self,
         id: ConnectionId,
@@ -83,6 +90,11 @@ impl Nic {
         context: &mut Context,
         add: impl FnOnce(&mut Message),
     ) {
+        let acknowledged_bytes = std::mem::take(&mut self.offloaded[id].unreported_bytes);
+        let add = |message: &mut Message| {
+            message.acknowledged_bytes += acknowledged_bytes;
+            add(message);
+        };
         if host.write_message(id, add) {
             context.measure.messages += 1;
             self.processor.spend(Work::Message);
@@ -190,6 +202,7 @@ impl Nic {
             end: host.take_connection(id),
             packets: 0,
             index: self.open.len() as u32,
+            unreported_bytes: 0,
         };
         self.open.push(id);
         context.measure.on_nic(context.now, self.connections());

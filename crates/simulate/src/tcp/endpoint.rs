@@ -95,6 +95,16 @@ impl Endpoint {
         self.sender.queued_bytes()
     }
 
+    /// Bytes that the peer has not acknowledged and that come before a segment's.
+    #[must_use]
+    pub fn bytes_before(&self, segment: &Segment) -> u32 {
+        if self.sender.una.is_before(segment.sequence) {
+            segment.sequence - self.sender.una
+        } else {
+            0
+        }
+    }
+
     /// Bytes in order that the application has not read.
     #[must_use]
     pub const fn unread_bytes(&self) -> u32 {
