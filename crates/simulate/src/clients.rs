@@ -2,9 +2,9 @@
 //! connection after another.
 //!
 //! A slot sends its session's requests one by one, and thinks before each. A client with a reading
-//! rate reads a segment, then waits until its mean rate since the request has fallen to the reading
-//! rate, as SPECweb99's clients do. The first read does not wait, so small responses are not
-//! delayed.
+//! rate reads a segment, acknowledges it, and waits the time of this segment. If it does not
+//! acknowledge reads, it waits until its mean rate since the request has fallen to the reading rate,
+//! as SPECweb99's clients do. The first read does not wait, so small responses are not delayed.
 
 use perpacket_workload::{PlannedRequest, SessionSource, Sessions};
 use rand_core::RngCore;
@@ -33,8 +33,8 @@ struct Slot {
     read_bytes: u32,
     /// Whether an event is scheduled that reads more.
     reads_later: bool,
-    /// When it can take the next segment, if it acknowledges what it reads.
-    takes_next: Time,
+    /// When it can read the next segment, if it acknowledges what it reads.
+    next_read: Time,
     /// Bytes of the response that have arrived, if it acknowledges what it reads.
     arrived_bytes: u32,
     /// Whether it has closed its connection and waits for the server's close.
@@ -63,10 +63,10 @@ pub struct Clients {
     opened: u32,
     tcp: tcp::Settings,
     think_mean_ps: f64,
-    /// Reading rate of clients whose TCP acknowledges what arrives; 0 for no limit.
+    /// Reading rate; 0 for no limit.
     read_rate_bps: u64,
-    /// Reading rate of clients that acknowledge what they read; 0 for no limit.
-    taking_rate_bps: u64,
+    /// Whether a client with a reading rate acknowledges a segment when it reads it.
+    acknowledges_reads: bool,
     /// Maximum number of bytes that one read returns. The client does not wait after the last read
     /// of a response.
     read_chunk_bytes: u32,
@@ -89,12 +89,6 @@ impl Clients {
         random: Pcg64Mcg,
         to_server: Link,
     ) -> Self {
-        let rate_bps = settings.client.read_rate_bps;
-        let (read_rate_bps, taking_rate_bps) = if settings.client.acknowledges_reads {
-            (0, rate_bps)
-        } else {
-            (rate_bps, 0)
-        };
         Self {
             slots: vec![Slot::default(); slots as usize],
             ends: ConnectionTable::default(),
@@ -105,8 +99,8 @@ impl Clients {
             opened: 0,
             tcp: settings.tcp,
             think_mean_ps: Span::from_ms(settings.client.think_time_ms).0 as f64,
-            read_rate_bps,
-            taking_rate_bps,
+            read_rate_bps: settings.client.read_rate_bps,
+            acknowledges_reads: settings.client.acknowledges_reads,
             read_chunk_bytes: settings.client.read_chunk_bytes,
             waits_for_fin: settings.client.waits_for_fin,
             times_connections: settings.client.times_connections,
@@ -135,7 +129,7 @@ impl Clients {
         let client = &mut self.slots[slot.0 as usize];
         client.next = 0;
         source.next_session(&mut client.requests);
-        if is_first && self.read_rate_bps + self.taking_rate_bps > 0 {
+        if is_first && self.read_rate_bps > 0 {
             self.begin_in_the_middle(slot);
         }
     }
@@ -236,7 +230,7 @@ impl Clients {
         client.received_bytes = 0;
         client.read_bytes = 0;
         client.arrived_bytes = 0;
-        client.takes_next = context.now;
+        client.next_read = context.now;
         client.issued = context.now;
         if client.next > 0 || !self.times_connections {
             client.timed_from = context.now;
@@ -271,24 +265,24 @@ impl Clients {
         end.arm(Event::ClientTimer(id), context);
     }
 
-    /// A frame reaches the client. A client that acknowledges what it reads takes one segment after
-    /// another, and after the first `read_chunk_bytes` of a response it waits the time of each
-    /// segment before it takes the next.
+    /// A frame reaches the client. A client that acknowledges what it reads waits the time of each
+    /// segment before it reads the next, but not until `read_chunk_bytes` of the response have
+    /// arrived.
     pub fn arrive(&mut self, frame: Frame, context: &mut Context) {
-        if self.taking_rate_bps == 0 {
+        if self.read_rate_bps == 0 || !self.acknowledges_reads {
             return self.receive(frame, context);
         }
         let bytes = u32::from(frame.segment.length_bytes);
         let slot = self.ends[frame.connection].slot;
         let client = &mut self.slots[slot.0 as usize];
-        let time = client.takes_next.max(context.now);
-        client.takes_next = time;
+        let time = client.next_read.max(context.now);
+        client.next_read = time;
         client.arrived_bytes += bytes;
         if client.arrived_bytes >= self.read_chunk_bytes {
-            client.takes_next = time + Span::of_bytes(u64::from(bytes), self.taking_rate_bps);
+            client.next_read = time + Span::of_bytes(u64::from(bytes), self.read_rate_bps);
         }
         if time > context.now {
-            context.at(time, Event::TakenByClient(frame));
+            context.at(time, Event::ClientReadsFrame(frame));
         } else {
             self.receive(frame, context);
         }
@@ -346,9 +340,18 @@ impl Clients {
         }
     }
 
+    /// The reading rate that the receive window imposes on the server; 0 for none.
+    const fn window_rate_bps(&self) -> u64 {
+        if self.acknowledges_reads {
+            0
+        } else {
+            self.read_rate_bps
+        }
+    }
+
     /// The shortest time in which a client with a reading rate reads `bytes`.
     fn paced(&self, bytes: u32) -> Span {
-        match self.read_rate_bps {
+        match self.window_rate_bps() {
             0 => Span::ZERO,
             rate => Span::of_bytes(u64::from(bytes), rate),
         }
@@ -356,13 +359,14 @@ impl Clients {
 
     /// Reads what the reading rate allows: the first segment at once.
     fn read_allowed(&mut self, id: ConnectionId, now: Time) {
+        let rate_bps = self.window_rate_bps();
         let ClientEnd { slot, end, .. } = &mut self.ends[id];
         let client = &mut self.slots[slot.0 as usize];
-        let allowed = if self.read_rate_bps == 0 {
+        let allowed = if rate_bps == 0 {
             u32::MAX
         } else {
             let elapsed_ns = u128::from(now.since(client.issued).as_ns());
-            let bits = elapsed_ns * u128::from(self.read_rate_bps) / 1_000_000_000;
+            let bits = elapsed_ns * u128::from(rate_bps) / 1_000_000_000;
             let chunk = self.read_chunk_bytes.max(self.tcp.mss_bytes);
             chunk.saturating_add((bits / 8) as u32)
         };
@@ -377,7 +381,7 @@ impl Clients {
     /// If the window of a client with a reading rate is nearly shut, the client reads segments
     /// until it has reported an open window to the server.
     fn schedule_reading(&mut self, id: ConnectionId, context: &mut Context) {
-        if self.read_rate_bps == 0 {
+        if self.window_rate_bps() == 0 {
             return;
         }
         let ClientEnd { slot, end, .. } = &self.ends[id];
@@ -409,7 +413,7 @@ impl Clients {
         let client = &mut self.slots[slot.0 as usize];
         context.measure.response(done.since(client.timed_from));
         client.next += 1;
-        client.takes_next = done;
+        client.next_read = done;
         let think = self.think_time();
         context.at(done + think, Event::ClientReady(slot));
     }

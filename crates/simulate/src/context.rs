@@ -59,8 +59,8 @@ pub enum Event {
     ServerTimer(ConnectionId),
     /// A frame reaches the client.
     AtClient(Frame),
-    /// A client that acknowledges what it reads takes a segment.
-    TakenByClient(Frame),
+    /// A client that acknowledges what it reads reads a frame that waited.
+    ClientReadsFrame(Frame),
     /// A frame reaches the NIC from the wire.
     AtNic(Frame),
     /// The host has posted a frame to be sent.
@@ -102,7 +102,7 @@ impl Work for Event {
             | Self::ServerTimer(id)
             | Self::MessageAtHost(id) => Some(id),
             Self::AtClient(frame)
-            | Self::TakenByClient(frame)
+            | Self::ClientReadsFrame(frame)
             | Self::AtNic(frame)
             | Self::Posted(frame) => Some(frame.connection),
             Self::Commanded(command) => Some(command.connection),

@@ -46,7 +46,7 @@ impl Engine {
         } = self;
         match event {
             Event::AtClient(frame) => clients.arrive(frame, context),
-            Event::TakenByClient(frame) => clients.receive(frame, context),
+            Event::ClientReadsFrame(frame) => clients.receive(frame, context),
             Event::ClientReady(slot) => clients.ready(slot, context),
             Event::ClientReads(id) => clients.read_more(id, context),
             Event::ClientTimer(id) => clients.timer(id, context),

@@ -268,7 +268,7 @@ fn is_conserved(engine: &Engine) -> bool {
     for event in engine.context.events.iter() {
         match event {
             Event::AtNic(_) => to_server += 1,
-            Event::AtClient(_) | Event::TakenByClient(_) | Event::Posted(_) => to_client += 1,
+            Event::AtClient(_) | Event::ClientReadsFrame(_) | Event::Posted(_) => to_client += 1,
             _ => {}
         }
     }

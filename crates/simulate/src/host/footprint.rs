@@ -63,7 +63,8 @@ impl Structure {
 }
 
 named! {
-    /// The operations of the host. Each belongs to one layer.
+    /// The operations of the host. Each belongs to one layer. Their code is in memory in this order.
+    /// That of the bypass is last, so that it moves no other code on machines without handoff.
     pub enum Operation {
         UserRequest = "user.request",
         UserConnection = "user.connection",

@@ -78,7 +78,7 @@ pub struct Kernel {
     has_idle_output: bool,
     /// Whether TCP's output follows the list of the send buffer from its beginning.
     output_walks: bool,
-    /// Whether an append does.
+    /// Whether an append to the send buffer follows its list.
     append_walks: bool,
 }
 

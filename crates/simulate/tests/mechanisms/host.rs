@@ -1,0 +1,235 @@
+//! The host: caches, code, translations, send buffers and wake-ups.
+
+use std::collections::BTreeMap;
+
+use perpacket_simulate::LayerPerPacket;
+
+use super::{SMALL, calls, explained, run, trace_of};
+
+/// Code that fits into the instruction cache is fetched once. The code of one packet of the bulk
+/// sender has about 20 KB. A cache of 8 KiB with two ways must miss on nearly every line of this
+/// code.
+#[test]
+fn code_that_fits_its_cache_is_not_fetched_again() {
+    let fetched = |size_kib: &str| {
+        let overrides = [
+            ("machine.l1i.size_kib", size_kib),
+            ("machine.interrupt.is_on", "false"),
+        ];
+        let layers = run("bulk", &overrides, None).layers;
+        layers
+            .values()
+            .map(|cost| cost.fetch_misses_per_packet)
+            .sum::<f64>()
+    };
+    assert_eq!(fetched("0"), 0.0, "without a cache fetching is free");
+    assert!(fetched("64") < 0.1);
+    // A packet needs 3.0 thousand instructions of 5 bytes each, which are 237 lines.
+    let thrashed = fetched("8");
+    assert!(
+        (150.0..260.0).contains(&thrashed),
+        "{thrashed} lines a packet"
+    );
+}
+
+/// The pages of 2048 connections do not fit into 256 entries. Those of 4 connections do.
+#[test]
+fn translations_are_missing_when_connections_need_more_pages_than_the_buffer_has() {
+    let missing = |connections: &str, entries: &str| {
+        let overrides = [
+            ("workload.connections", connections),
+            ("machine.tlb.entries", entries),
+        ];
+        let layers = run("bulk", &overrides, None).layers;
+        layers
+            .values()
+            .map(|cost| cost.tlb_misses_per_packet)
+            .sum::<f64>()
+    };
+    assert!(missing("4", "256") < 0.01);
+    assert!(missing("2048", "256") > 1.0);
+    assert_eq!(missing("2048", "0"), 0.0);
+}
+
+/// OSDI 2006, section 4.2: the kernel copies computed responses. A copy of a page writes 64 lines
+/// that no cache has, and files are not sent.
+#[test]
+fn computed_responses_are_copied_line_by_line() {
+    let run = |copies: &str| {
+        let overrides = [
+            ("workload.connections", "64"),
+            ("workload.sessions.dynamic_share", "1"),
+            ("server.copies_dynamic", copies),
+            ("run.warmup_packets", "20000"),
+            ("run.packets", "40000"),
+        ];
+        explained("D-0-N-N-FCFS-400", &overrides, None).1
+    };
+    let (copied, sent) = (run("true"), run("false"));
+    assert_eq!(calls(&copied, "syscall.sendfile_page"), 0.0);
+    assert_eq!(calls(&sent, "syscall.write_copy"), 0.0);
+    let copy = copied
+        .host
+        .iter()
+        .find(|cost| cost.operation == "syscall.write_copy")
+        .unwrap();
+    let misses = copy.l2_misses / copy.calls;
+    assert!((64.0..75.0).contains(&misses), "{misses} lines a page");
+}
+
+/// A server that waits for room in a send buffer of 32 KiB is woken as soon as `room` bytes are
+/// free. With one segment of room at a time it sends what is left in as many calls.
+#[test]
+fn the_room_that_wakes_a_server_decides_how_often_it_writes() {
+    let pages = |room: &str| {
+        let overrides = [
+            SMALL.as_slice(),
+            &[
+                ("server.writable_room_bytes", room),
+                ("client.acknowledges_reads", "false"),
+            ],
+        ]
+        .concat();
+        let trace = Some(trace_of(400_000));
+        let (_, explanation) = explained("S-0-N-N-FCFS-400", &overrides, trace);
+        calls(&explanation, "syscall.sendfile")
+    };
+    // This is the part of the response that does not fit into the buffer at first. It is sent in
+    // steps of the room, rounded up to segments.
+    let left = f64::from(400_000 + 250 - 32_768);
+    for (room, segments) in [("2048", 2.0), ("8192", 6.0)] {
+        let expected = left / (segments * 1_460.0);
+        let calls = pages(room);
+        assert!(
+            (calls / expected - 1.0).abs() < 0.1,
+            "{room}: {calls} calls, not {expected}"
+        );
+    }
+}
+
+/// A line occupies the channel of DRAM for `service_cycles`. A processor with one miss at a time
+/// waits for the channel only if this time is longer than the latency.
+#[test]
+fn the_channel_delays_misses_only_if_it_is_slower_than_the_latency() {
+    let stall = |service: &str| {
+        let overrides = [
+            ("workload.connections", "2048"),
+            ("machine.tlb.entries", "0"),
+            ("machine.dram.service_cycles", service),
+        ];
+        run("bulk", &overrides, None).layers["tcp"].cycles_per_packet
+    };
+    let (free, slower) = (stall("0"), stall("3500"));
+    assert!((stall("48") / free - 1.0).abs() < 0.01);
+    assert!(slower > 1.5 * free, "{slower}, {free} with a free channel");
+}
+
+/// FreeBSD 4.7: TCP's output and an append to the send buffer follow the list of the buffer from its
+/// beginning. If each segment is acknowledged before the next, the list has one element, and nothing
+/// is followed.
+#[test]
+fn long_send_buffers_are_followed_from_their_beginning() {
+    let steps = |rate_mbps: &str, connections: &str, instructions: &str| {
+        let overrides = [
+            ("workload.rate_mbps", rate_mbps),
+            ("workload.connections", connections),
+            ("layers.tcp.walk.instructions", instructions),
+            ("layers.syscall.append_walk.instructions", instructions),
+        ];
+        let (_, explanation) = explained("bulk", &overrides, None);
+        [
+            calls(&explanation, "tcp.walk"),
+            calls(&explanation, "syscall.append_walk"),
+        ]
+    };
+    assert_eq!(steps("100", "2048", "6"), [0.0, 0.0]);
+    assert_eq!(steps("900", "1", "0"), [0.0, 0.0]);
+    // A round trip has about 60 us, and a segment of 12 us follows every 13 us. So five to seven segments
+    // are outstanding; a packet is a segment or its acknowledgment.
+    for walked in steps("900", "1", "6") {
+        assert!((2.0..4.0).contains(&walked), "{walked} buffers a packet");
+    }
+}
+
+/// 4.4BSD calls TCP's output for an acknowledgment that leaves data in the send buffer. A round trip
+/// of 53 us is shorter than the 117 us between two segments at 100 Mb/s, and longer than the 13 us
+/// at 900 Mb/s.
+#[test]
+fn an_acknowledgment_calls_tcps_output_if_data_are_left() {
+    let idle = |rate_mbps: &str, instructions: &str| {
+        let overrides = [
+            ("workload.rate_mbps", rate_mbps),
+            ("layers.tcp.output_idle.instructions", instructions),
+            ("layers.tcp.walk.instructions", "0"),
+            ("machine.network.jitter_us", "0"),
+        ];
+        let (outcome, explanation) = explained("bulk", &overrides, None);
+        let instructions = outcome.layers["tcp"].instructions_per_packet;
+        (calls(&explanation, "tcp.output_idle"), instructions)
+    };
+    let ((slow, at_slow), (fast, at_fast)) = (idle("100", "140"), idle("900", "140"));
+    assert!(slow < 0.01, "{slow} calls a packet");
+    assert!((fast - 0.5).abs() < 0.01, "{fast} calls a packet");
+    assert!(
+        (at_fast - at_slow - 70.0).abs() < 2.0,
+        "{at_slow}, {at_fast}"
+    );
+    assert_eq!(idle("900", "0").0, 0.0);
+}
+
+/// TR05-450, section 6: the lines of the header, of TCP and of the system call are fetched
+/// separately. The NIC writes the header to memory, so Ethernet misses one line of each received
+/// frame.
+#[test]
+fn lines_are_fetched_ahead_where_they_are_named() {
+    let layers = |lines: &str, by: &str| {
+        let overrides = [
+            ("workload.connections", "2048"),
+            ("host.prefetch", if lines == "none" { "none" } else { "0" }),
+            (
+                "host.prefetch_lines",
+                if lines == "none" { "all" } else { lines },
+            ),
+            ("host.prefetch_by", by),
+        ];
+        run("bulk", &overrides, None).layers
+    };
+    let none = layers("none", "prefetch");
+    let header = layers("header", "prefetch");
+    let misses =
+        |layers: &BTreeMap<&str, LayerPerPacket>, layer: &str| layers[layer].l2_misses_per_packet;
+    let saved = misses(&none, "ethernet") - misses(&header, "ethernet");
+    assert!((saved - 0.5).abs() < 0.02, "{saved} misses a packet");
+    assert!((misses(&none, "tcp") - misses(&header, "tcp")).abs() < 0.1);
+    // The six lines of a write are those of the system call that depend on the connection.
+    let syscall = layers("syscall", "prefetch");
+    assert!(misses(&syscall, "syscall") < 0.3 * misses(&none, "syscall"));
+    // A load waits for the line, so it counts as a miss. A prefetch does not wait.
+    let loaded = layers("header", "load");
+    let moved = misses(&loaded, "driver") - misses(&none, "driver");
+    assert!((moved - 0.5).abs() < 0.02, "{moved} misses a packet");
+    assert!(loaded["driver"].cycles_per_packet > header["driver"].cycles_per_packet + 150.0);
+}
+
+/// TR05-450, section 6.3: fields that are used together share lines. With all of them in half of the
+/// lines, a segment and its acknowledgment need 3 lines less of `tcpcb` and `inpcb` in TCP, and one
+/// less of `socket` in each of TCP and the system call. With 2048 connections each is a miss.
+#[test]
+fn reordered_fields_are_in_fewer_lines() {
+    let misses = |share: &str| {
+        let overrides = [
+            ("workload.connections", "2048"),
+            ("structures.field_share", share),
+        ];
+        let layers = run("bulk", &overrides, None).layers;
+        ["syscall", "tcp"].map(|layer| layers[layer].l2_misses_per_packet)
+    };
+    let ([syscall, tcp], [syscall_reordered, tcp_reordered]) = (misses("1"), misses("0.5"));
+    for (saved, lines) in [
+        (syscall - syscall_reordered, 1.0),
+        (tcp - tcp_reordered, 4.0),
+    ] {
+        // Two packets: the segment and its acknowledgment.
+        assert!((2.0 * saved - lines).abs() < 0.4, "{saved} of {lines}");
+    }
+}
