@@ -60,6 +60,7 @@ pub struct Clients {
     /// `None` for the bulk sender, whose clients request nothing.
     source: Option<Sessions>,
     random: Pcg64Mcg,
+    jitter_random: Pcg64Mcg,
     opened: u32,
     tcp: tcp::Settings,
     think_mean_ps: f64,
@@ -81,12 +82,14 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// `slots` clients with sessions from `source`.
+    /// `slots` clients with sessions from `source`. `random` decides what clients do, `jitter_random`
+    /// the delays of their frames.
     pub fn new(
         settings: &Settings,
         slots: u32,
         source: Option<Sessions>,
         random: Pcg64Mcg,
+        jitter_random: Pcg64Mcg,
         to_server: Link,
     ) -> Self {
         Self {
@@ -96,6 +99,7 @@ impl Clients {
             jitter: Span::from_us(settings.machine.network.jitter_us.into()),
             source,
             random,
+            jitter_random,
             opened: 0,
             tcp: settings.tcp,
             think_mean_ps: Span::from_ms(settings.client.think_time_ms).0 as f64,
@@ -250,7 +254,8 @@ impl Clients {
         while let Some(segment) = end.tcp.transmit(&self.tcp, context.now) {
             let mut arrival = self.to_server.send(&segment, context.now);
             if self.jitter > Span::ZERO {
-                let delay = Span((uniform(&mut self.random) * self.jitter.0 as f64) as u64);
+                let share = uniform(&mut self.jitter_random);
+                let delay = Span((share * self.jitter.0 as f64) as u64);
                 arrival = (arrival + delay).max(*last_arrival);
                 *last_arrival = arrival;
             }

@@ -257,6 +257,7 @@ pub(crate) struct Server {
     pub sendfile_enqueue_bytes: u32,
     pub writable_room_bytes: u32,
     pub copies_dynamic: bool,
+    pub responds_in_next_round: bool,
     pub events_per_poll: u32,
 }
 

@@ -79,6 +79,7 @@ fn stream(seed: u64, purpose: u64) -> Pcg64Mcg {
 
 const CLIENTS: u64 = 1;
 const PLACEMENT: u64 = 2;
+const JITTER: u64 = 3;
 
 /// Events between two checks for cancellation.
 const EVENTS_PER_CHECK: u64 = 4096;
@@ -199,9 +200,14 @@ impl Simulation {
                 (None, 1, bulk.segment_bytes, Application::Bulk(sender))
             }
         };
+        // Connections that are closing exist beside those just opened.
+        let existing = 2 * connections + 64;
         let population = Population {
-            // Connections that are closing exist beside those just opened.
-            connections: 2 * connections + 64,
+            connections: existing,
+            heaps: match application {
+                Application::Web(_) => existing,
+                Application::Bulk(_) => 0,
+            },
             objects,
             mbufs_per_connection: (settings.tcp.send_buffer_bytes / least_enqueue).min(64) + 2,
             ring: settings
@@ -225,7 +231,14 @@ impl Simulation {
         let random = stream(seed, CLIENTS);
         Ok(Engine {
             context: Context::new(),
-            clients: Clients::new(settings, connections, source, random, link),
+            clients: Clients::new(
+                settings,
+                connections,
+                source,
+                random,
+                stream(seed, JITTER),
+                link,
+            ),
             nic: Nic::new(settings, link),
             host: Host::new(
                 Kernel::new(settings, cpu, connections)?,

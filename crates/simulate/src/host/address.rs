@@ -20,14 +20,17 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Virtual lines for `count` instances of `lines` lines each.
-    pub fn array(&mut self, count: u32, lines: u32) -> Array {
+    /// Virtual lines for `count` instances of `lines` lines each, with `spacing` from one line to the
+    /// next.
+    pub fn array(&mut self, count: u32, lines: u32, spacing: u32) -> Array {
+        let lines = lines * spacing;
         let per_page = (LINES_PER_PAGE / lines).max(1);
         let first_page = self.pages;
         self.pages += count.div_ceil(per_page) * lines.div_ceil(LINES_PER_PAGE);
         Array {
             first_line: first_page * LINES_PER_PAGE,
             lines,
+            spacing,
             per_page,
             count,
         }
@@ -131,24 +134,27 @@ impl PageTable {
 pub struct Array {
     first_line: u32,
     lines: u32,
+    spacing: u32,
     per_page: u32,
     pub count: u32,
 }
 
 impl Array {
-    /// Lines of one instance.
+    /// Lines from the first of one instance to the last.
     #[inline]
     pub const fn lines(&self) -> u32 {
         self.lines
     }
 
-    /// The first virtual line of an instance.
+    /// The first virtual line of an instance. With spacing, instances begin at different offsets, so
+    /// that together they use all sets of a cache.
     pub const fn line(&self, index: u32) -> u32 {
         if self.lines > LINES_PER_PAGE {
             return self.first_line + index * self.lines.next_multiple_of(LINES_PER_PAGE);
         }
         let page = index / self.per_page;
-        self.first_line + page * LINES_PER_PAGE + index % self.per_page * self.lines
+        let offset = index % self.per_page * self.lines + index % self.spacing;
+        self.first_line + page * LINES_PER_PAGE + offset
     }
 
     /// The physical places of all instances.
@@ -190,19 +196,17 @@ mod tests {
     #[test]
     fn no_two_structures_share_a_line_and_none_crosses_a_page() {
         let mut layout = Layout::default();
-        let arrays = [
-            (layout.array(100, 5), 5),
-            (layout.array(30, 3), 3),
-            (layout.array(4, 64), 64),
-            (layout.array(2, 100), 1),
-        ];
+        let arrays = [(100, 5, 1), (30, 3, 1), (4, 64, 1), (2, 100, 1), (10, 8, 2)]
+            .map(|(count, lines, spacing)| (layout.array(count, lines, spacing), lines, spacing));
         let table = layout.place(1);
         let mut seen = HashSet::new();
-        for (array, lines) in arrays {
+        for (array, lines, spacing) in arrays {
+            let whole_pages = lines > LINES_PER_PAGE;
             for index in 0..array.count {
                 let first = array.line(index);
-                assert_eq!(first / 64, (first + lines - 1) / 64);
-                for line in first..first + lines {
+                let last = first + (lines - 1) * spacing;
+                assert!(whole_pages || first / LINES_PER_PAGE == last / LINES_PER_PAGE);
+                for line in (first..=last).step_by(spacing as usize) {
                     assert!(seen.insert(table.physical(line).0));
                 }
             }

@@ -39,6 +39,7 @@ pub struct Places {
     inpcb: Line,
     tcpcb: Line,
     record: Line,
+    heap: Line,
     pcb_hash: Line,
     callout: Line,
 }
@@ -53,6 +54,7 @@ impl Default for Places {
             inpcb: nowhere,
             tcpcb: nowhere,
             record: nowhere,
+            heap: nowhere,
             pcb_hash: nowhere,
             callout: nowhere,
         }
@@ -141,7 +143,7 @@ impl Plan {
             let first = lines.len();
             lines.extend((touch.first..touch.end).map(|offset| StructureLine {
                 structure: touch.structure,
-                offset,
+                offset: offset * touch.structure.spacing(),
             }));
             rotated.extend(touch.rotation.map(|rotation| Rotated {
                 rotation,
@@ -238,10 +240,10 @@ impl Cpu {
         let memory = hierarchy(machine)?;
         let mut layout = Layout::default();
         let arrays = Arrays::lay_out(&mut layout, footprints, structures, population);
-        let background = layout.array(1, structures.background);
-        let stream = layout.array(1, structures.stream);
-        let kernel = layout.array(1, structures.kernel);
-        let process = layout.array(1, structures.process);
+        let background = layout.array(1, structures.background, 1);
+        let stream = layout.array(1, structures.stream, 1);
+        let kernel = layout.array(1, structures.kernel, 1);
+        let process = layout.array(1, structures.process, 1);
         let pages = layout.place(seed);
         let shared: Vec<_> = scattered(structures.shared, seed ^ 3)
             .into_iter()
@@ -350,6 +352,7 @@ impl Cpu {
         }
         for touch in &plan.in_turn {
             for offset in touch.of_call(call) {
+                let offset = offset * touch.structure.spacing();
                 self.lines[count] = Line(self.bases[touch.structure as usize].0 + offset);
                 count += 1;
             }
@@ -458,6 +461,7 @@ impl Cpu {
             inpcb: self.arrays.inpcb.line(index),
             tcpcb: self.arrays.tcpcb.line(index),
             record: self.arrays.record.line(index),
+            heap: (self.arrays.heap.as_ref()).map_or(Line(0), |heap| heap.line(index)),
             pcb_hash: self.arrays.pcb_hash.line(hash >> 8),
             callout: self.arrays.callout.line(hash >> 12),
         }
@@ -476,6 +480,7 @@ impl Cpu {
         bases[Structure::Inpcb as usize] = places.inpcb;
         bases[Structure::Tcpcb as usize] = places.tcpcb;
         bases[Structure::Record as usize] = places.record;
+        bases[Structure::Heap as usize] = places.heap;
         bases[Structure::PcbHash as usize] = places.pcb_hash;
         bases[Structure::Callout as usize] = places.callout;
     }

@@ -19,6 +19,7 @@ named! {
         Inpcb = "inpcb",
         Tcpcb = "tcpcb",
         Record = "record",
+        Heap = "heap",
         Mbuf = "mbuf",
         TxMbuf = "tx_mbuf",
         TxDescriptor = "tx_descriptor",
@@ -46,6 +47,15 @@ impl Structure {
         matches!(self, Self::Shared | Self::Code)
     }
 
+    /// The distance between two of its lines. Those of a heap and of an object are every second line of
+    /// a page, so that a prefetch of the next line does not help.
+    pub const fn spacing(self) -> u32 {
+        match self {
+            Self::Heap | Self::Object => 2,
+            _ => 1,
+        }
+    }
+
     /// Whether the kernel has one for each connection, with fields that can be reordered.
     const fn is_reordered(self) -> bool {
         matches!(self, Self::File | Self::Socket | Self::Inpcb | Self::Tcpcb)
@@ -64,7 +74,8 @@ impl Structure {
 
 named! {
     /// The operations of the host. Each belongs to one layer. Their code is in memory in this order.
-    /// That of the bypass is last, so that it moves no other code on machines without handoff.
+    /// Some operations of the web server and all of the bypass are last, so that they move no code of
+    /// the bulk sender.
     pub enum Operation {
         UserRequest = "user.request",
         UserConnection = "user.connection",
@@ -105,6 +116,7 @@ named! {
         DriverPrefetchTcp = "driver.prefetch_tcp",
         PrefetchSyscall = "syscall.prefetch",
         PrefetchTcp = "syscall.prefetch_tcp",
+        UserRespond = "user.respond",
         BypassCommand = "bypass.command",
         BypassMessage = "bypass.message",
         BypassHandoff = "bypass.handoff",
@@ -113,7 +125,24 @@ named! {
     }
 }
 
-/// Consecutive lines of one structure.
+impl Operation {
+    /// Whether the bulk sender never runs it. Only these operations can touch the heap, which the bulk
+    /// sender does not have.
+    const fn is_of_web_server(self) -> bool {
+        matches!(
+            self,
+            Self::UserRequest
+                | Self::UserRespond
+                | Self::UserDynamic
+                | Self::DynamicCalls
+                | Self::Read
+                | Self::WriteHeader
+                | Self::WriteCopy
+        )
+    }
+}
+
+/// Lines of one structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     pub structure: Structure,
@@ -161,6 +190,7 @@ pub struct Structures {
     pub inpcb: u32,
     pub tcpcb: u32,
     pub record: u32,
+    pub heap: u32,
     pub mbuf: u32,
     pub tx_mbuf: u32,
     pub tx_mbufs: u32,
@@ -205,6 +235,7 @@ impl Structures {
             Structure::Inpcb => self.inpcb,
             Structure::Tcpcb => self.tcpcb,
             Structure::Record => self.record,
+            Structure::Heap => self.heap,
             Structure::Mbuf => self.mbuf,
             Structure::TxMbuf => self.tx_mbuf,
             Structure::RxMbuf => self.rx_mbuf,
@@ -234,7 +265,7 @@ impl Structures {
             let most = if structure.rotation().is_some() || structure.is_scattered() {
                 MOST
             } else {
-                PAGE_LINES
+                PAGE_LINES / structure.spacing()
             };
             if lines == 0 || lines > most {
                 return Err(ConfigurationError::new(
@@ -310,7 +341,7 @@ pub fn read(
         let touches: Result<_, _> = data
             .touches
             .iter()
-            .map(|text| parse_touch(name, text, &structures))
+            .map(|text| parse_touch(*operation, text, &structures))
             .collect();
         footprints.push(Footprint {
             layer,
@@ -332,12 +363,16 @@ pub fn read(
 }
 
 fn parse_touch(
-    operation: &str,
+    operation: Operation,
     text: &str,
     structures: &Structures,
 ) -> Result<Touch, ConfigurationError> {
     let wrong = |allowed: String| {
-        ConfigurationError::new(format!("layers.{operation}.touches"), text, allowed)
+        ConfigurationError::new(
+            format!("layers.{}.touches", operation.name()),
+            text,
+            allowed,
+        )
     };
     let form =
         || wrong("expected `structure first..end` in lines, such as `socket 0..3`".to_owned());
@@ -355,6 +390,12 @@ fn parse_touch(
         let known: Vec<_> = Structure::ALL.iter().map(|one| one.name()).collect();
         return Err(wrong(format!("the structures are {}", known.join(", "))));
     };
+    if structure == Structure::Heap && !operation.is_of_web_server() {
+        return Err(wrong(
+            "expected no heap: the bulk sender, which has none, also runs this operation"
+                .to_owned(),
+        ));
+    }
     let lines = structures.lines(structure);
     if first >= end || end > lines {
         return Err(wrong(format!("`{name}` has {lines} lines")));

@@ -365,12 +365,13 @@ impl Kernel {
         }
     }
 
-    fn make_ready(&mut self, id: ConnectionId, context: &mut Context) {
+    /// A poll returns the connection, after those that are ready already.
+    pub(super) fn make_ready(&mut self, id: ConnectionId, context: &mut Context) {
         let socket = &mut self.sockets[id];
         if !socket.is_ready && !socket.is_unwatched {
             socket.is_ready = true;
             let connections = &mut context.connections;
-            let job = Since::new(UserJob::Ready(id), context.now);
+            let job = Since::new(UserJob::Ready(id), self.cpu.time());
             self.jobs.user.push(job, connections);
         }
     }

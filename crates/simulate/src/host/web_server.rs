@@ -1,6 +1,10 @@
 //! The web server. Its event loop accepts connections, reads requests, finds the file, writes the
 //! header by copy and sends the file without a copy. It keeps a connection open until the client
 //! closes it.
+//!
+//! A round of the loop handles all ready connections once, and may need several polls. The server
+//! reads a request in one round and responds in the next. So a busy server handles all other ready
+//! connections in between, and the data of the connection can leave the caches.
 
 use super::footprint::Operation;
 use super::kernel::Kernel;
@@ -25,6 +29,7 @@ pub struct WebServer {
     header_bytes: u32,
     enqueue_bytes: u32,
     copies_dynamic: bool,
+    responds_in_next_round: bool,
 }
 
 impl WebServer {
@@ -35,6 +40,7 @@ impl WebServer {
             header_bytes: settings.header_bytes,
             enqueue_bytes: settings.sendfile_enqueue_bytes,
             copies_dynamic: settings.copies_dynamic,
+            responds_in_next_round: settings.responds_in_next_round,
         }
     }
 
@@ -42,7 +48,7 @@ impl WebServer {
         *self.exchanges.entry(id) = Exchange::default();
     }
 
-    /// Continues with a ready connection as far as possible.
+    /// Continues with a ready connection as far as this round of the event loop goes.
     pub fn serve(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
         kernel.poll(id);
         let exchange = self.exchanges.entry(id);
@@ -52,6 +58,9 @@ impl WebServer {
         }
         if kernel.sockets[id].unread_bytes >= self.request_bytes {
             self.read_request(id, kernel, context);
+            if self.responds_in_next_round && self.exchanges[id].is_header_due {
+                return kernel.make_ready(id, context);
+            }
         }
         self.respond(id, kernel, context);
         let exchange = &mut self.exchanges[id];
@@ -85,7 +94,13 @@ impl WebServer {
     fn respond(&mut self, id: ConnectionId, kernel: &mut Kernel, context: &mut Context) {
         let exchange = &mut self.exchanges[id];
         let mut left = exchange.file_bytes_left;
-        if std::mem::take(&mut exchange.is_header_due) {
+        let is_header_due = std::mem::take(&mut exchange.is_header_due);
+        let Some(request) = context.content[id].request else {
+            return;
+        };
+        kernel.cpu.at_object(request.object);
+        if is_header_due {
+            kernel.cpu.run(Operation::UserRespond);
             let operation = Operation::WriteHeader;
             kernel.enqueue(id, operation, self.header_bytes, left > 0, context);
         }
@@ -93,13 +108,9 @@ impl WebServer {
         if left == 0 || room == 0 {
             return;
         }
-        let Some(request) = context.content[id].request else {
-            return;
-        };
         let operation = if self.copies_dynamic && request.dynamic {
             Operation::WriteCopy
         } else {
-            kernel.cpu.at_object(request.object);
             kernel.cpu.run(Operation::Sendfile);
             Operation::SendfilePage
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use perpacket_simulate::LayerPerPacket;
+use perpacket_simulate::{Explanation, LayerPerPacket, OperationCost};
 
 use super::{SMALL, calls, explained, run, trace_of};
 
@@ -104,6 +104,50 @@ fn the_room_that_wakes_a_server_decides_how_often_it_writes() {
             (calls / expected - 1.0).abs() < 0.1,
             "{room}: {calls} calls, not {expected}"
         );
+    }
+}
+
+/// A server that responds in the next round of its event loop handles one more event for each request.
+/// If it is busy, it handles the other ready connections in between, and must fetch the lines of the
+/// connection's heap and of the file twice. A prefetch of the next line does not help. If it is idle,
+/// the lines are still cached.
+#[test]
+fn a_busy_server_fetches_the_lines_of_a_connection_in_each_round() {
+    const TOUCHES: &str = r#"["heap 0..24", "object 24..32"]"#;
+    let run = |connections: &str, responds_in_next_round: &str, next_line_prefetch: &str| {
+        let overrides = [
+            ("workload.connections", connections),
+            ("server.responds_in_next_round", responds_in_next_round),
+            ("machine.next_line_prefetch", next_line_prefetch),
+            ("layers.user.request.touches", TOUCHES),
+            ("layers.user.respond.touches", TOUCHES),
+            // No file is popular, so that the requests of others do not bring its lines back.
+            ("workload.sessions.popularity_exponent", "0"),
+            ("run.warmup_packets", "100000"),
+            ("run.packets", "50000"),
+        ];
+        explained("W-0-N-N-FCFS-400", &overrides, None).1
+    };
+    let lines = |explanation: &Explanation, operation: &str| {
+        let one = |cost: &&OperationCost| cost.operation == operation;
+        let cost = explanation.host.iter().find(one).unwrap();
+        cost.l2_misses / cost.calls
+    };
+    let busy = run("2048", "true", "true");
+    let one_round = run("2048", "false", "true");
+    let events = |explanation| calls(explanation, "syscall.poll_event");
+    let more = events(&busy) - events(&one_round);
+    assert!((more - 1.0).abs() < 0.1, "{more} more events a request");
+    // The read system call has fetched 6 lines of the heap.
+    let request = lines(&busy, "user.request");
+    assert!((25.0..27.0).contains(&request), "{request} lines");
+    for explanation in [busy, run("2048", "true", "false")] {
+        let respond = lines(&explanation, "user.respond");
+        assert!((31.0..33.0).contains(&respond), "{respond} lines");
+    }
+    for explanation in [one_round, run("4", "true", "true")] {
+        let respond = lines(&explanation, "user.respond");
+        assert!(respond < 0.5, "{respond} lines");
     }
 }
 

@@ -99,6 +99,8 @@ fn an_interrupt_preempts_a_job() {
             ("machine.interrupt.is_on", "true"),
             ("machine.interrupt.preempts", preempts),
             ("machine.interrupt.gap_us", "0"),
+            // Long jobs.
+            ("server.responds_in_next_round", "false"),
             ("run.warmup_packets", "20000"),
             ("run.packets", "40000"),
         ];

@@ -8,6 +8,8 @@ use crate::host::footprint::{Footprint, Structure, Structures};
 pub struct Population {
     /// Maximum number of connections at a time, closing ones included.
     pub connections: u32,
+    /// Connections with a heap: none for the bulk sender.
+    pub heaps: u32,
     /// Distinct files of the server.
     pub objects: u32,
     /// Maximum number of buffers in the send queue of a connection.
@@ -32,8 +34,9 @@ pub(super) struct Arrays<A> {
     pub rx_buffer: A,
     pub rx_descriptor: A,
     pub object: A,
-    /// The driver's lists of buffers. Arrays that no operation touches would move all others to other
-    /// pages.
+    /// The server's heap, and the driver's lists of buffers. Unused arrays would move all others to
+    /// other pages.
+    pub heap: Option<A>,
     pub tx_slot: Option<A>,
     pub rx_slot: Option<A>,
 }
@@ -57,7 +60,11 @@ impl Arrays<Array> {
         let descriptor_lines = ring.div_ceil(structures.descriptors_per_line);
         let slot_lines = ring.div_ceil(structures.slots_per_line);
         let mut array = |count: u32, structure: Structure| {
-            layout.array(count.max(1), structures.lines(structure))
+            layout.array(
+                count.max(1),
+                structures.lines(structure),
+                structure.spacing(),
+            )
         };
         Self {
             file: array(connections, Structure::File),
@@ -77,6 +84,7 @@ impl Arrays<Array> {
             rx_buffer: array(structures.rx_buffers, Structure::RxBuffer),
             rx_descriptor: array(descriptor_lines, Structure::RxDescriptor),
             object: array(population.objects, Structure::Object),
+            heap: (population.heaps > 0).then(|| array(population.heaps, Structure::Heap)),
             tx_slot: touches(Structure::TxSlot).then(|| array(slot_lines, Structure::TxSlot)),
             rx_slot: touches(Structure::RxSlot).then(|| array(slot_lines, Structure::RxSlot)),
         }
@@ -98,6 +106,7 @@ impl Arrays<Array> {
             rx_buffer: self.rx_buffer.place(pages),
             rx_descriptor: self.rx_descriptor.place(pages),
             object: self.object.place(pages),
+            heap: self.heap.as_ref().map(|array| array.place(pages)),
             tx_slot: self.tx_slot.as_ref().map(|array| array.place(pages)),
             rx_slot: self.rx_slot.as_ref().map(|array| array.place(pages)),
         }
