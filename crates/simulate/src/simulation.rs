@@ -200,14 +200,10 @@ impl Simulation {
                 (None, 1, bulk.segment_bytes, Application::Bulk(sender))
             }
         };
-        // Connections that are closing exist beside those just opened.
-        let existing = 2 * connections + 64;
         let population = Population {
-            connections: existing,
-            heaps: match application {
-                Application::Web(_) => existing,
-                Application::Bulk(_) => 0,
-            },
+            // Connections that are closing exist beside those just opened.
+            connections: 2 * connections + 64,
+            has_heap: matches!(application, Application::Web(_)),
             objects,
             mbufs_per_connection: (settings.tcp.send_buffer_bytes / least_enqueue).min(64) + 2,
             ring: settings

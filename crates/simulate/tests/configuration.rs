@@ -45,6 +45,8 @@ fn each_impossible_value_names_its_parameter() {
             "layers.tcp.input.instructions",
             "9000000000000000000",
         ),
+        ("bulk", "layers.user.write.touches", "[\"heap 0..4\"]"),
+        ("W-0-N-N-FCFS-400", "structures.heap", "33"),
         ("bulk", "workload.segment_bytes", "32769"),
         ("bulk", "workload.burst_us", "1000001"),
         ("bulk", "workload.sleep_us", "1000001"),

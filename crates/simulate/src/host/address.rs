@@ -140,7 +140,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// Lines from the first of one instance to the last.
+    /// Lines of one instance, with those between them.
     #[inline]
     pub const fn lines(&self) -> u32 {
         self.lines

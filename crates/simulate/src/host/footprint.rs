@@ -126,9 +126,8 @@ named! {
 }
 
 impl Operation {
-    /// Whether the bulk sender never runs it. Only these operations can touch the heap, which the bulk
-    /// sender does not have.
-    const fn is_of_web_server(self) -> bool {
+    /// Whether it can touch the heap. The bulk sender has no heap, and never runs these operations.
+    const fn can_touch_heap(self) -> bool {
         matches!(
             self,
             Self::UserRequest
@@ -390,11 +389,13 @@ fn parse_touch(
         let known: Vec<_> = Structure::ALL.iter().map(|one| one.name()).collect();
         return Err(wrong(format!("the structures are {}", known.join(", "))));
     };
-    if structure == Structure::Heap && !operation.is_of_web_server() {
-        return Err(wrong(
-            "expected no heap: the bulk sender, which has none, also runs this operation"
-                .to_owned(),
-        ));
+    if structure == Structure::Heap && !operation.can_touch_heap() {
+        let able: Vec<_> = Operation::ALL
+            .iter()
+            .filter(|one| one.can_touch_heap())
+            .map(|one| one.name())
+            .collect();
+        return Err(wrong(format!("only {} touch the heap", able.join(", "))));
     }
     let lines = structures.lines(structure);
     if first >= end || end > lines {

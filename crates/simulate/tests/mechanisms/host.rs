@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use perpacket_simulate::{Explanation, LayerPerPacket, OperationCost};
+use perpacket_simulate::LayerPerPacket;
 
-use super::{SMALL, calls, explained, run, trace_of};
+use super::{SMALL, calls, explained, misses_of_call, run, trace_of};
 
 /// Code that fits into the instruction cache is fetched once. The code of one packet of the bulk
 /// sender has about 20 KB. A cache of 8 KiB with two ways must miss on nearly every line of this
@@ -68,12 +68,7 @@ fn computed_responses_are_copied_line_by_line() {
     let (copied, sent) = (run("true"), run("false"));
     assert_eq!(calls(&copied, "syscall.sendfile_page"), 0.0);
     assert_eq!(calls(&sent, "syscall.write_copy"), 0.0);
-    let copy = copied
-        .host
-        .iter()
-        .find(|cost| cost.operation == "syscall.write_copy")
-        .unwrap();
-    let misses = copy.l2_misses / copy.calls;
+    let misses = misses_of_call(&copied, "syscall.write_copy");
     assert!((64.0..75.0).contains(&misses), "{misses} lines a page");
 }
 
@@ -128,25 +123,20 @@ fn a_busy_server_fetches_the_lines_of_a_connection_in_each_round() {
         ];
         explained("W-0-N-N-FCFS-400", &overrides, None).1
     };
-    let lines = |explanation: &Explanation, operation: &str| {
-        let one = |cost: &&OperationCost| cost.operation == operation;
-        let cost = explanation.host.iter().find(one).unwrap();
-        cost.l2_misses / cost.calls
-    };
     let busy = run("2048", "true", "true");
     let one_round = run("2048", "false", "true");
     let events = |explanation| calls(explanation, "syscall.poll_event");
     let more = events(&busy) - events(&one_round);
     assert!((more - 1.0).abs() < 0.1, "{more} more events a request");
     // The read system call has fetched 6 lines of the heap.
-    let request = lines(&busy, "user.request");
+    let request = misses_of_call(&busy, "user.request");
     assert!((25.0..27.0).contains(&request), "{request} lines");
     for explanation in [busy, run("2048", "true", "false")] {
-        let respond = lines(&explanation, "user.respond");
+        let respond = misses_of_call(&explanation, "user.respond");
         assert!((31.0..33.0).contains(&respond), "{respond} lines");
     }
     for explanation in [one_round, run("4", "true", "true")] {
-        let respond = lines(&explanation, "user.respond");
+        let respond = misses_of_call(&explanation, "user.respond");
         assert!(respond < 0.5, "{respond} lines");
     }
 }

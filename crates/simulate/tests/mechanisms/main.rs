@@ -7,7 +7,7 @@ mod host;
 mod interrupts;
 mod nic;
 
-use perpacket_simulate::{Explanation, Outcome, Progress, Simulation};
+use perpacket_simulate::{Explanation, OperationCost, Outcome, Progress, Simulation};
 use perpacket_workload::Replay;
 
 fn run(configuration: &str, overrides: &[(&str, &str)], trace: Option<Replay>) -> Outcome {
@@ -29,13 +29,19 @@ fn owned(overrides: &[(&str, &str)]) -> Vec<(String, String)> {
     overrides.iter().map(owned).collect()
 }
 
-/// Calls of an operation per request.
+fn cost<'a>(explanation: &'a Explanation, operation: &str) -> Option<&'a OperationCost> {
+    (explanation.host.iter()).find(|cost| cost.operation == operation)
+}
+
+/// Calls of an operation per request, or per packet of the bulk sender.
 fn calls(explanation: &Explanation, operation: &str) -> f64 {
-    explanation
-        .host
-        .iter()
-        .find(|cost| cost.operation == operation)
-        .map_or(0.0, |cost| cost.calls)
+    cost(explanation, operation).map_or(0.0, |cost| cost.calls)
+}
+
+/// Second-level misses of one call.
+fn misses_of_call(explanation: &Explanation, operation: &str) -> f64 {
+    let cost = cost(explanation, operation).unwrap();
+    cost.l2_misses / cost.calls
 }
 
 /// A trace of one client; all responses have this size.

@@ -8,8 +8,8 @@ use crate::host::footprint::{Footprint, Structure, Structures};
 pub struct Population {
     /// Maximum number of connections at a time, closing ones included.
     pub connections: u32,
-    /// Connections with a heap: none for the bulk sender.
-    pub heaps: u32,
+    /// Whether the server has a heap for each connection. The bulk sender does not.
+    pub has_heap: bool,
     /// Distinct files of the server.
     pub objects: u32,
     /// Maximum number of buffers in the send queue of a connection.
@@ -84,7 +84,7 @@ impl Arrays<Array> {
             rx_buffer: array(structures.rx_buffers, Structure::RxBuffer),
             rx_descriptor: array(descriptor_lines, Structure::RxDescriptor),
             object: array(population.objects, Structure::Object),
-            heap: (population.heaps > 0).then(|| array(population.heaps, Structure::Heap)),
+            heap: (population.has_heap).then(|| array(connections, Structure::Heap)),
             tx_slot: touches(Structure::TxSlot).then(|| array(slot_lines, Structure::TxSlot)),
             rx_slot: touches(Structure::RxSlot).then(|| array(slot_lines, Structure::RxSlot)),
         }
