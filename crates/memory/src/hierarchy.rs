@@ -110,21 +110,19 @@ impl Hierarchy {
         self.access_further(line, now)
     }
 
-    /// Fetches instructions in `line` at `now`. This is an [`access`](Self::access) through the
-    /// instruction cache. Without an instruction cache, a fetch has no cost.
-    pub fn fetch(&mut self, line: Line, now: u64) -> Access {
+    /// Fetches instructions in `lines`, one after another from `now` on. Each fetch is an
+    /// [`access`](Self::access) through the instruction cache. Without an instruction cache, a
+    /// fetch has no cost.
+    pub fn fetch_all(&mut self, lines: &[Line], now: u64) -> Tally {
         let Some(instructions) = &mut self.instructions else {
-            return Access {
-                level: 0,
-                stall_cycles: 0,
-            };
+            return Tally::default();
         };
         std::mem::swap(&mut self.first, instructions);
-        let access = self.access(line, now);
+        let tally = self.access_each(lines, now);
         if let Some(data) = &mut self.instructions {
             std::mem::swap(&mut self.first, data);
         }
-        access
+        tally
     }
 
     /// Performs demand accesses to `lines`. The first starts at `now`, and each other starts when
@@ -137,6 +135,10 @@ impl Hierarchy {
         if let Some(two_levels) = self.two_levels(now) {
             return two_levels.access_all(lines, now);
         }
+        self.access_each(lines, now)
+    }
+
+    fn access_each(&mut self, lines: &[Line], now: u64) -> Tally {
         let mut tally = Tally::default();
         for line in lines {
             let access = self.access(*line, now + tally.stall_cycles);

@@ -13,7 +13,7 @@
 //! - Next-line prefetch: a demand access that DRAM answers also loads the next line into the last
 //!   level, unless that line lies in another 4 KiB page. The next line can be used at the same time
 //!   as the demanded line.
-//! - An instruction cache beside the first level ([`Hierarchy::fetch`]), if the levels are
+//! - An instruction cache beside the first level ([`Hierarchy::fetch_all`]), if the levels are
 //!   exclusive or independent.
 //! - Software [`prefetch`](Hierarchy::prefetch) with a lead time: an access before the line has
 //!   arrived waits until it arrives.

@@ -6,7 +6,7 @@
 #![allow(missing_docs, clippy::expect_used)]
 
 use perpacket_memory::{
-    CacheParameters, DramParameters, Hierarchy, HierarchyParameters, Line, Policy,
+    CacheParameters, CacheSize, DramParameters, Hierarchy, HierarchyParameters, Line, Policy,
 };
 
 const L1: (u8, u32) = (0, 0);
@@ -226,4 +226,22 @@ fn counters_have_the_misses_of_each_level() {
     assert_eq!(counters.misses(0), 4);
     assert_eq!(counters.misses(1), 3);
     assert_eq!(counters.stall_cycles, 3 * 99 + 9);
+}
+
+#[test]
+fn code_and_data_meet_in_the_second_level() {
+    let mut parameters = parameters(Policy::NonInclusive);
+    parameters.line_bytes = 64;
+    let size = CacheSize {
+        size_kib: 1,
+        ways: 2,
+    };
+    let mut hierarchy = Hierarchy::new(&parameters)
+        .and_then(|hierarchy| hierarchy.with_instruction_cache(size))
+        .expect("possible");
+    let fetches = hierarchy.fetch_all(&[Line(1), Line(2), Line(1)], 0);
+    assert_eq!((fetches.stall_cycles, fetches.misses), (2 * 99, [2, 2]));
+    check(&mut hierarchy, &[(1, L2), (3, DRAM)]);
+    let fetches = hierarchy.fetch_all(&[Line(3), Line(3)], 0);
+    assert_eq!((fetches.stall_cycles, fetches.misses), (9, [1, 0]));
 }

@@ -101,11 +101,11 @@ impl FrontEnd {
     ) -> FrontEndCost {
         let mut cost = FrontEndCost::default();
         if let Some(code) = self.code.get(operation as usize) {
-            for &line in code.iter().flat_map(|part| part.of_call(call)) {
-                let access = memory.fetch(line, now + cost.stall_cycles);
-                cost.stall_cycles += u64::from(access.stall_cycles);
-                cost.fetch_misses += u64::from(access.level >= 1);
-                cost.fetch_l2_misses += u64::from(access.level >= 2);
+            for part in code {
+                let tally = memory.fetch_all(part.of_call(call), now + cost.stall_cycles);
+                cost.stall_cycles += tally.stall_cycles;
+                cost.fetch_misses += tally.misses[0];
+                cost.fetch_l2_misses += tally.misses[1];
             }
         }
         if let Some(translations) = &mut self.translations {
