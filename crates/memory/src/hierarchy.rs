@@ -1,5 +1,7 @@
 //! Levels of caches in front of DRAM.
 
+use rustc_hash::FxHashSet;
+
 use crate::{
     CacheSize, Counters, HierarchyParameters, Line, MAX_LEVELS, ParameterError, Policy,
     cache::Cache, dram::Dram, in_flight::InFlight, level::Level, parameters::PAGE_BYTES,
@@ -44,8 +46,17 @@ pub struct Hierarchy {
     /// Number of lines in a page minus one, if next-line prefetch is on.
     next_line_page_mask: Option<u32>,
     dram: Dram,
+    device_writes: Option<DeviceWrites>,
     in_flight: InFlight,
     counters: Counters,
+}
+
+/// Lines that a device has written and nothing has read since.
+#[derive(Clone, Debug)]
+struct DeviceWrites {
+    unread: FxHashSet<Line>,
+    /// Stall of the first read, beyond that of any read from DRAM.
+    first_read_cycles: u32,
 }
 
 impl Hierarchy {
@@ -71,6 +82,7 @@ impl Hierarchy {
                 .next_line_prefetch
                 .then_some(PAGE_BYTES / parameters.line_bytes - 1),
             dram: Dram::new(&parameters.dram, first_latency_cycles),
+            device_writes: None,
             in_flight: InFlight::new(),
             counters: Counters::default(),
         })
@@ -92,6 +104,18 @@ impl Hierarchy {
         }
         self.instructions = Some(Cache::new(size.shape("l1i")?));
         Ok(self)
+    }
+
+    /// Lets the first read of a line that a device has written stall for `cycles` more than any
+    /// other read from DRAM. A prefetch is such a read too, and no access waits for that of a next
+    /// line.
+    #[must_use]
+    pub fn with_device_writes(mut self, cycles: u32) -> Self {
+        self.device_writes = (cycles > 0).then(|| DeviceWrites {
+            unread: FxHashSet::default(),
+            first_read_cycles: cycles,
+        });
+        self
     }
 
     /// Performs one demand access, read or write, to `line` at `now`.
@@ -153,7 +177,10 @@ impl Hierarchy {
     /// way.
     #[inline]
     fn two_levels(&mut self, now: u64) -> Option<TwoLevels<'_>> {
-        if self.policy != Policy::Inclusive || !self.in_flight.all_arrived(now) {
+        if self.policy != Policy::Inclusive
+            || self.device_writes.is_some()
+            || !self.in_flight.all_arrived(now)
+        {
             return None;
         }
         let [Level::Ordered(second)] = &mut *self.further else {
@@ -173,7 +200,7 @@ impl Hierarchy {
     #[inline(never)]
     fn access_further(&mut self, line: Line, now: u64) -> Access {
         let level = self.bring(line);
-        let hit_stall_cycles = self.stall_cycles(level, now);
+        let hit_stall_cycles = self.stall_cycles(level, line, now);
         if level > self.further.len() {
             self.prefetch_next_line(line, now);
         }
@@ -204,7 +231,7 @@ impl Hierarchy {
             return;
         }
         self.counters.software_prefetches += 1;
-        let arrives_at = now.saturating_add(u64::from(self.stall_cycles(level, now)));
+        let arrives_at = now.saturating_add(u64::from(self.stall_cycles(level, line, now)));
         self.in_flight.insert(line, arrives_at, now);
     }
 
@@ -215,6 +242,9 @@ impl Hierarchy {
             found |= cache.remove(line);
         }
         self.in_flight.remove(line);
+        if let Some(writes) = &mut self.device_writes {
+            writes.unread.insert(line);
+        }
         self.counters.invalidations += u64::from(found);
     }
 
@@ -233,14 +263,20 @@ impl Hierarchy {
         self.counters
     }
 
-    /// Stall of an access at `now` that `level` answers. A read from DRAM waits for the channel.
+    /// Stall of an access to `line` at `now` that `level` answers. A read from DRAM waits for the
+    /// channel.
     #[inline]
-    fn stall_cycles(&mut self, level: usize, now: u64) -> u32 {
-        if level > self.further.len() {
-            self.dram.read(now)
-        } else {
-            self.hit_stall_cycles[level]
+    fn stall_cycles(&mut self, level: usize, line: Line, now: u64) -> u32 {
+        if level <= self.further.len() {
+            return self.hit_stall_cycles[level];
         }
+        let mut stall_cycles = self.dram.read(now);
+        if let Some(writes) = &mut self.device_writes
+            && writes.unread.remove(&line)
+        {
+            stall_cycles = stall_cycles.saturating_add(writes.first_read_cycles);
+        }
+        stall_cycles
     }
 
     /// Moves `line` to the front of its first-level set. Returns the level that contained the line,
@@ -335,6 +371,9 @@ impl Hierarchy {
             self.first.insert(next);
         }
         self.dram.read(now);
+        if let Some(writes) = &mut self.device_writes {
+            writes.unread.remove(&next);
+        }
         self.counters.next_line_prefetches += 1;
     }
 }

@@ -229,6 +229,51 @@ fn counters_have_the_misses_of_each_level() {
 }
 
 #[test]
+fn the_first_read_after_a_write_of_a_device_stalls_for_longer() {
+    for policy in [Policy::Inclusive, Policy::Exclusive, Policy::NonInclusive] {
+        let mut hierarchy = hierarchy(policy).with_device_writes(50);
+        check(&mut hierarchy, &[(1, DRAM), (1, L1)]);
+        hierarchy.invalidate(Line(1));
+        let longer = (DRAM.0, DRAM.1 + 50);
+        check(&mut hierarchy, &[(2, DRAM), (1, longer), (1, L1)]);
+        // Other lines evict it. The next read is not the first.
+        let others = [3, 4, 5, 6, 7, 8].map(|line| (line, DRAM));
+        check(&mut hierarchy, &others);
+        check(&mut hierarchy, &[(1, DRAM)]);
+        // A prefetch is the first read, and hides all of the stall.
+        hierarchy.invalidate(Line(1));
+        hierarchy.prefetch(Line(1), 1_000);
+        assert_eq!(access(&mut hierarchy, 1, 1_140).1, 9);
+        hierarchy.invalidate(Line(1));
+        let tally = hierarchy.access_all(&[Line(1), Line(1)], 2_000);
+        assert_eq!(tally.stall_cycles, u64::from(longer.1));
+    }
+}
+
+/// The second level has 16 lines here, so that `access_all` can take its fast path.
+#[test]
+fn a_prefetch_of_the_next_line_is_the_first_read_after_a_write_of_a_device() {
+    let mut parameters = parameters(Policy::Inclusive);
+    (parameters.levels[1].size_kib, parameters.levels[1].ways) = (16, 16);
+    parameters.next_line_prefetch = true;
+    let mut hierarchy = Hierarchy::new(&parameters)
+        .expect("possible")
+        .with_device_writes(50);
+    hierarchy.invalidate(Line(1));
+    let stalls = |hierarchy: &mut Hierarchy, lines: &[Line]| {
+        let tally = hierarchy.access_all(lines, 0);
+        tally.stall_cycles
+    };
+    // Four lines are a page.
+    assert_eq!(stalls(&mut hierarchy, &[Line(0), Line(1)]), 99 + 9);
+    let others: Vec<_> = (2..18).map(|page| Line(4 * page)).collect();
+    assert_eq!(stalls(&mut hierarchy, &others), 16 * 99);
+    assert_eq!(stalls(&mut hierarchy, &[Line(1)]), 99);
+    hierarchy.invalidate(Line(1));
+    assert_eq!(stalls(&mut hierarchy, &[Line(1)]), 99 + 50);
+}
+
+#[test]
 fn code_and_data_meet_in_the_second_level() {
     let mut parameters = parameters(Policy::NonInclusive);
     parameters.line_bytes = 64;

@@ -19,7 +19,7 @@ pub struct Machine {
     line_bytes: u32,
     policy: Policy,
     next_line_prefetch: bool,
-    pub(crate) device_access_cycles: u32,
+    pub(crate) first_read_cycles: u32,
     pub(crate) code_bytes_per_instruction: f64,
     pub(crate) l1i: CacheSize,
     pub(crate) tlb: Translation,
@@ -28,12 +28,14 @@ pub struct Machine {
     dram: DramParameters,
     pub(crate) network: MachineNetwork,
     pub(crate) interrupt: Interrupt,
+    pub(crate) io_bus: IoBus,
 }
 
 /// The interrupts. Two interrupts for received frames are at least `gap_us` apart. The interrupt for
 /// sent frames comes `send_delay_us` after the last of them. If they preempt, the handler runs in the
 /// middle of a job too, with the driver's and Ethernet's part of the received frames, and entry and
-/// return count for the layer that they interrupt.
+/// return count for the layer that they interrupt. They take `from_idle_cycles` if the processor is
+/// idle, and else `access_cycles`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Interrupt {
@@ -43,6 +45,16 @@ pub(crate) struct Interrupt {
     pub gap_us: u32,
     pub send_delay_us: u32,
     pub access_cycles: u32,
+    pub from_idle_cycles: u32,
+}
+
+/// The bus between the NIC and the host's memory. A rate of 0 means no bus: each frame moves in
+/// `nic.dma_ns`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IoBus {
+    pub rate_mbps: u32,
+    pub overhead_ns: u32,
 }
 
 /// The translation look-aside buffer for data; without entries, translation is free.
@@ -346,6 +358,12 @@ impl Settings {
                 0,
                 1_000_000,
             ),
+            (
+                "machine.io_bus.overhead_ns",
+                machine.io_bus.overhead_ns,
+                0,
+                1_000_000,
+            ),
             ("tcp.mss_bytes", mss, 64, 9_000),
             ("tcp.send_buffer_bytes", buffer, mss, 1 << 28),
             (
@@ -433,6 +451,14 @@ impl Settings {
 
     fn check_nic(&self) -> Result<(), ConfigurationError> {
         let nic = &self.nic;
+        if self.machine.io_bus.rate_mbps > 0 && !nic.is_staged {
+            return Err(ConfigurationError::new(
+                "nic.is_staged",
+                false,
+                "a NIC on a bus moves frames in a stage of its own: expected true, or \
+                 machine.io_bus.rate_mbps = 0",
+            ));
+        }
         for (name, value, least, most) in [
             ("nic.mips", nic.mips, 1, 1_000_000),
             (

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::ConfigurationError;
 use crate::explanation::Explanation;
 use crate::host::cpu::{self, Cpu, Population};
-use crate::host::{Application, BulkSender, Host, Interrupts, Kernel, WebServer, footprint};
+use crate::host::{Application, BulkSender, Host, Interrupts, IoBus, Kernel, WebServer, footprint};
 use crate::nic::Nic;
 use crate::outcome::Outcome;
 use crate::parameters::{self, Parameter, ParameterSet};
@@ -240,6 +240,7 @@ impl Simulation {
                 Kernel::new(settings, cpu, connections)?,
                 application,
                 Interrupts::new(&settings.machine.interrupt),
+                IoBus::new(settings.machine.io_bus),
             ),
             timeline: None,
         })

@@ -146,8 +146,14 @@ impl Clock {
     /// The whole cycles since the start of the run at `time`.
     #[must_use]
     pub const fn cycles_at(self, time: Time) -> u64 {
+        self.cycles(Span(time.0))
+    }
+
+    /// The whole cycles of `span`.
+    #[must_use]
+    pub const fn cycles(self, span: Span) -> u64 {
         // Nanoseconds first: picoseconds times megahertz would overflow after 18 seconds.
-        time.0 / 1_000 * self.mhz / 1_000
+        span.0 / 1_000 * self.mhz / 1_000
     }
 
     /// Cycles a second.

@@ -16,6 +16,8 @@ fn refused(configuration: &str, name: &str, value: &str) -> ConfigurationError {
 fn each_impossible_value_names_its_parameter() {
     for (configuration, name, value) in [
         ("W-0-N-N-FCFS-400", "nic.mips", "0"),
+        ("bulk", "nic.is_staged", "false"),
+        ("bulk", "machine.io_bus.overhead_ns", "1000001"),
         ("W-0-N-N-FCFS-400", "nic.lowat", "1024"),
         ("W-0-N-N-FCFS-400", "nic.hiwat", "256"),
         ("W-4096-P-L-FCFS-400", "nic.hiwat", "2048"),

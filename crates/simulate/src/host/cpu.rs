@@ -14,7 +14,7 @@ use super::footprint::{Footprint, Operation, Structure, Structures, Touch};
 use super::front_end::{FrontEnd, FrontEndCost};
 use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
-use crate::settings::{FetchAhead, Machine};
+use crate::settings::{FetchAhead, Interrupt, Machine};
 use crate::time::{Clock, Span, Time};
 use arrays::Arrays;
 use rings::Rings;
@@ -187,8 +187,7 @@ pub struct Cpu {
     plans: Box<[Plan]>,
     /// Room for the lines of the current operation.
     lines: Box<[Line]>,
-    device_access_cycles: u64,
-    interrupt_access_cycles: u64,
+    interrupt: Interrupt,
     profiler_instructions: u64,
     arrays: Arrays<Placed>,
     rotating: [Rotating; 2],
@@ -209,9 +208,20 @@ pub struct Cpu {
     ended: Option<Vec<(u64, Operation)>>,
 }
 
+/// What an interrupt interrupts.
+#[derive(Clone, Copy, Debug)]
+pub enum Interrupted {
+    /// A processor without work.
+    Idle,
+    /// A processor between two operations, or one that counts no interrupt for an operation.
+    Busy,
+    Operation(Operation),
+}
+
 /// The machine's caches, empty, or the parameter that is impossible.
 pub fn hierarchy(machine: &Machine) -> Result<Hierarchy, ConfigurationError> {
-    let memory = Hierarchy::new(&machine.hierarchy());
+    let memory = Hierarchy::new(&machine.hierarchy())
+        .map(|memory| memory.with_device_writes(machine.first_read_cycles));
     let memory = if machine.l1i.size_kib > 0 {
         memory.and_then(|memory| memory.with_instruction_cache(machine.l1i))
     } else {
@@ -264,8 +274,7 @@ impl Cpu {
             front_end: FrontEnd::new(machine, footprints, structures, seed)?,
             plans,
             lines: vec![Line(0); most].into(),
-            device_access_cycles: u64::from(machine.device_access_cycles),
-            interrupt_access_cycles: u64::from(machine.interrupt.access_cycles),
+            interrupt: machine.interrupt,
             profiler_instructions: u64::from(profiler_instructions),
             rotating: [background, stream].map(|array| Rotating::new(array, &pages)),
             rx_buffer_lines: structures.rx_buffer,
@@ -299,7 +308,7 @@ impl Cpu {
     /// that work by `delay` cycles so far.
     pub fn operation_at(&self, time: Time, delay: u64) -> Option<Operation> {
         let (started, cycles) = self.started;
-        let passed = self.clock.cycles_at(Time(time.since(started).0));
+        let passed = self.clock.cycles(time.since(started));
         let at = cycles + passed.saturating_sub(delay);
         let ended = self.ended.as_ref()?;
         let current = ended.partition_point(|&(end, _)| end <= at);
@@ -389,12 +398,9 @@ impl Cpu {
         }
     }
 
-    /// Charges the costs that every frame has besides the operations of its layers: accesses to
-    /// device registers (charged to the driver's operation `driver`), the operation
+    /// Charges the costs that every frame has besides the operations of its layers: the operation
     /// `other.background`, and the profiler.
-    pub fn run_per_frame(&mut self, driver: Operation) {
-        self.now += self.device_access_cycles;
-        self.costs[driver as usize].cycles += self.device_access_cycles;
+    pub fn run_per_frame(&mut self) {
         self.run(Operation::Background);
         self.now += self.profiler_instructions;
         let other = &mut self.costs[Operation::Background as usize];
@@ -407,22 +413,37 @@ impl Cpu {
         self.plans[operation as usize].instructions > 0
     }
 
-    /// An interrupt: entry and return, with accesses to the interrupt controller, and the driver's
-    /// handler. Entry and return count for `interrupted`, if that is part of the kernel.
-    pub fn run_interrupt(&mut self, interrupted: Option<Operation>) {
+    /// Entry and return of an interrupt, with accesses to the interrupt controller. They count for
+    /// the interrupted operation, if that is part of the kernel.
+    pub fn enter_interrupt(&mut self, interrupted: Interrupted) {
         let before = self.costs[Operation::Interrupt as usize];
         self.run(Operation::Interrupt);
-        self.now += self.interrupt_access_cycles;
-        let cost = &mut self.costs[Operation::Interrupt as usize];
-        cost.cycles += self.interrupt_access_cycles;
-        let is_kernel = |one: &Operation| self.plans[*one as usize].layer != Layer::User;
-        if let Some(interrupted) = interrupted.filter(is_kernel) {
+        let cycles = match interrupted {
+            Interrupted::Idle => self.interrupt.from_idle_cycles,
+            _ => self.interrupt.access_cycles,
+        };
+        self.stall(Operation::Interrupt, cycles.into());
+        if let Interrupted::Operation(interrupted) = interrupted
+            && self.layer(interrupted) != Layer::User
+        {
+            let cost = &mut self.costs[Operation::Interrupt as usize];
             let added = cost.since(&before);
             let calls = cost.calls;
             *cost = Cost { calls, ..before };
             self.costs[interrupted as usize].add(&Cost { calls: 0, ..added });
         }
+    }
+
+    /// The driver's handler of an interrupt, which waits for a register of the NIC.
+    pub fn run_handler(&mut self, wait: Span) {
         self.run(Operation::DriverInterrupt);
+        self.stall(Operation::DriverInterrupt, self.clock.cycles(wait));
+    }
+
+    /// Charges cycles in which an operation waits.
+    fn stall(&mut self, operation: Operation, cycles: u64) {
+        self.now += cycles;
+        self.costs[operation as usize].cycles += cycles;
     }
 
     /// Fetches the lines of an operation before they are needed; `kind` selects prefetches or

@@ -117,6 +117,7 @@ named! {
         PrefetchSyscall = "syscall.prefetch",
         PrefetchTcp = "syscall.prefetch_tcp",
         UserRespond = "user.respond",
+        FilePages = "other.file_pages",
         BypassCommand = "bypass.command",
         BypassMessage = "bypass.message",
         BypassHandoff = "bypass.handoff",

@@ -1,5 +1,6 @@
 //! Interrupts of the NIC: for received frames, and for sent ones.
 
+use super::cpu::Interrupted;
 use super::footprint::Operation;
 use super::{Host, KernelJob, Since};
 use crate::connection::WorkQueue;
@@ -9,8 +10,8 @@ use crate::time::{Span, Time};
 
 /// The interrupts for received and for sent frames. An interrupt occurs for the first received
 /// frame, but not sooner than `gap` after the last such interrupt. Its handler comes before all
-/// other work, and collects all frames that have arrived when it ends. An interrupt for sent frames
-/// occurs `send_delay` after the last of them.
+/// other work. It first reads a register of the NIC, and collects all frames that have arrived when it
+/// ends. An interrupt for sent frames occurs `send_delay` after the last of them.
 pub struct Interrupts {
     gap: Span,
     send_delay: Span,
@@ -25,11 +26,11 @@ pub struct Interrupts {
     preempts: bool,
     /// Whether entry and return count for the interrupted layer.
     charges_interrupted: bool,
-    /// The end of the handler that preempts a job.
+    /// The end of the part of an interrupt that preempts a job: its entry or its handler.
     end: Time,
-    /// The cycles of all handlers that have preempted the current job.
+    /// The cycles of all interrupts that have preempted the current job.
     preempted_cycles: u64,
-    /// The time of these handlers by which the end of the job is not delayed yet.
+    /// The time of these interrupts by which the end of the job is not delayed yet.
     delay: Span,
 }
 
@@ -41,8 +42,12 @@ enum InterruptState {
     Due,
     /// The interrupt waits for the processor.
     Raised,
+    /// The processor enters the handler.
+    Entering,
     /// The processor runs the handler.
     Handled,
+    /// The processor enters the handler in the middle of a job.
+    EnteringInJob,
     /// The processor runs the handler in the middle of a job.
     Preempting,
 }
@@ -67,7 +72,7 @@ impl Interrupts {
 }
 
 impl Host {
-    /// The interrupt for received frames is due.
+    /// The interrupt for received frames is due, or a part of one that preempts a job has ended.
     pub fn interrupted(&mut self, context: &mut Context) {
         let Some(interrupts) = &mut self.interrupts else {
             return;
@@ -77,6 +82,13 @@ impl Host {
                 interrupts.state = InterruptState::Raised;
                 interrupts.earliest = context.now + interrupts.gap;
                 self.preempt_or_wake(context);
+            }
+            InterruptState::EnteringInJob if interrupts.end <= context.now => {
+                interrupts.state = InterruptState::Preempting;
+                let before = self.kernel.cpu.cycles();
+                self.read_register(context);
+                self.run_driver(context);
+                self.preempted_since(before, context);
             }
             InterruptState::Preempting if interrupts.end <= context.now => {
                 if interrupts.frames.len() == 0 {
@@ -100,10 +112,10 @@ impl Host {
                     && interrupts.state == InterruptState::Raised =>
             {
                 let charges = interrupts.charges_interrupted;
-                interrupts.state = InterruptState::Preempting;
+                interrupts.state = InterruptState::EnteringInJob;
                 let cpu = &mut self.kernel.cpu;
                 let before = cpu.cycles();
-                let interrupted = cpu
+                let operation = cpu
                     .operation_at(context.now, interrupts.preempted_cycles)
                     .filter(|_| charges)
                     .map(|operation| match operation {
@@ -112,12 +124,18 @@ impl Host {
                         Operation::DriverSend => Operation::EthernetOutput,
                         operation => operation,
                     });
-                cpu.run_interrupt(interrupted);
-                self.run_driver(context);
+                let interrupted = operation.map_or(Interrupted::Busy, Interrupted::Operation);
+                cpu.enter_interrupt(interrupted);
                 self.preempted_since(before, context);
             }
             _ => self.wake(context),
         }
+    }
+
+    /// The driver's handler begins. It reads a register of the NIC, and waits for the bus.
+    fn read_register(&mut self, context: &Context) {
+        let wait = (self.io_bus.as_ref()).map_or(Span::ZERO, |bus| bus.wait(context.now));
+        self.kernel.cpu.run_handler(wait);
     }
 
     /// The driver and Ethernet process all frames that have arrived.
@@ -184,9 +202,9 @@ impl Host {
             _ => {
                 interrupts.send_due = None;
                 // An interrupt for received frames handles sent ones as well.
-                if !matches!(
+                if matches!(
                     interrupts.state,
-                    InterruptState::Handled | InterruptState::Preempting
+                    InterruptState::Idle | InterruptState::Due | InterruptState::Raised
                 ) {
                     interrupts.state = InterruptState::Raised;
                 }
@@ -195,7 +213,7 @@ impl Host {
         }
     }
 
-    /// Runs the handler of an interrupt that waits; false if none does.
+    /// Enters an interrupt that waits, or runs its handler; false if there is nothing to do.
     pub(super) fn handle_interrupt(&mut self, context: &mut Context) -> bool {
         let Some(interrupts) = &mut self.interrupts else {
             return false;
@@ -212,18 +230,30 @@ impl Host {
                 context.connections.release(&frame);
             }
         }
-        let is_raised = interrupts.state == InterruptState::Raised;
-        if is_raised {
-            interrupts.state = InterruptState::Handled;
-            let preempts = interrupts.preempts;
-            self.kernel.cpu.run_interrupt(None);
-            if preempts {
-                self.run_driver(context);
-            } else {
-                self.kernel.cpu.clean();
+        match interrupts.state {
+            InterruptState::Raised => {
+                interrupts.state = InterruptState::Entering;
+                let interrupted = if self.is_busy {
+                    Interrupted::Busy
+                } else {
+                    Interrupted::Idle
+                };
+                self.kernel.cpu.enter_interrupt(interrupted);
+                true
             }
+            InterruptState::Entering => {
+                interrupts.state = InterruptState::Handled;
+                let preempts = interrupts.preempts;
+                self.read_register(context);
+                if preempts {
+                    self.run_driver(context);
+                } else {
+                    self.kernel.cpu.clean();
+                }
+                true
+            }
+            _ => false,
         }
-        is_raised
     }
 
     /// A frame is in the host's memory. Without interrupts the kernel learns of it at once.

@@ -194,7 +194,7 @@ impl Kernel {
         let cpu = &mut self.cpu;
         cpu.at_received(buffer);
         cpu.at_connection(&self.sockets[id].places);
-        cpu.run_per_frame(Operation::DriverReceive);
+        cpu.run_per_frame();
         cpu.run(Operation::DriverReceive);
         cpu.run(Operation::EthernetInput);
     }
@@ -332,7 +332,7 @@ impl Kernel {
                 cpu.at_mbuf(buffer.mbuf);
             }
             cpu.at_next_send();
-            cpu.run_per_frame(Operation::DriverSend);
+            cpu.run_per_frame();
             for operation in DOWN {
                 cpu.run(operation);
             }

@@ -2,9 +2,10 @@
 //! interrupts before programs.
 //!
 //! [`kernel`] is the network stack and its system calls, with [`bypass`] for connections on the
-//! NIC. [`interrupts`] are those of the NIC. [`web_server`] and [`bulk_sender`] are the programs that
-//! use the kernel. [`cpu`] computes the cost of each operation of [`footprint`] from its instructions
-//! and its cache lines, which [`address`] places in memory.
+//! NIC. [`interrupts`] are those of the NIC, and [`io_bus`] is between the NIC and memory.
+//! [`web_server`] and [`bulk_sender`] are the programs that use the kernel. [`cpu`] computes the cost
+//! of each operation of [`footprint`] from its instructions and its cache lines, which [`address`]
+//! places in memory.
 
 pub mod address;
 mod bulk_sender;
@@ -14,12 +15,14 @@ pub mod cpu;
 pub mod footprint;
 mod front_end;
 mod interrupts;
+mod io_bus;
 mod kernel;
 pub mod selection;
 mod web_server;
 
 pub use bulk_sender::BulkSender;
 pub use interrupts::Interrupts;
+pub use io_bus::IoBus;
 pub use kernel::Kernel;
 pub use web_server::WebServer;
 
@@ -114,6 +117,7 @@ pub struct Host {
     application: Application,
     is_busy: bool,
     interrupts: Option<Interrupts>,
+    io_bus: Option<IoBus>,
 }
 
 impl Host {
@@ -121,12 +125,14 @@ impl Host {
         kernel: Kernel,
         application: Application,
         interrupts: Option<Interrupts>,
+        io_bus: Option<IoBus>,
     ) -> Self {
         Self {
             kernel,
             application,
             is_busy: false,
             interrupts,
+            io_bus,
         }
     }
 
@@ -234,6 +240,11 @@ impl Host {
 }
 
 impl HostMemory for Host {
+    fn move_frame(&mut self, frame: &Frame, now: Time) -> Option<Time> {
+        let bus = self.io_bus.as_mut()?;
+        Some(bus.transfer(frame.segment.frame_bytes(), now))
+    }
+
     fn write_frame(&mut self, frame: Frame, context: &mut Context) {
         let bytes = frame.segment.wire_bytes() as u32;
         let buffer = self.kernel.cpu.dma_receive(bytes);

@@ -112,6 +112,7 @@ impl WebServer {
             Operation::WriteCopy
         } else {
             kernel.cpu.run(Operation::Sendfile);
+            kernel.cpu.run(Operation::FilePages);
             Operation::SendfilePage
         };
         while left > 0 && room > 0 {

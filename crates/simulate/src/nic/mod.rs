@@ -32,8 +32,10 @@ pub struct Message {
     pub restored: bool,
 }
 
-/// The host's memory, as the NIC reads and writes it. Every call acts at once.
+/// The host's memory, as the NIC reads and writes it. Every call but `move_frame` acts at once.
 pub trait HostMemory {
+    /// Requests the move of a frame. Returns the time at which it ends, or `None` without a bus.
+    fn move_frame(&mut self, frame: &Frame, now: Time) -> Option<Time>;
     /// Writes a received frame.
     fn write_frame(&mut self, frame: Frame, context: &mut Context);
     /// Adds to the connection's message. Returns true if the host has read the last message, so
@@ -90,6 +92,13 @@ enum Passing {
     ToWire(Frame, Time),
 }
 
+impl Passing {
+    const fn frame(&self) -> &Frame {
+        let (Self::ToHost(frame, _) | Self::Fetched(frame, _) | Self::ToWire(frame, _)) = self;
+        frame
+    }
+}
+
 /// The NIC.
 pub struct Nic {
     processor: Processor,
@@ -98,8 +107,8 @@ pub struct Nic {
     passing: Option<Passing>,
     /// Packets that are being moved to or from the host's memory, in order.
     moving: VecDeque<Passing>,
-    /// The time of moving a frame, if the host's frames pass the processor twice. `None` if they
-    /// pass once and moving takes no time.
+    /// The time of moving a frame without a bus, if the host's frames pass the processor twice.
+    /// `None` if they pass once and moving takes no time.
     staged: Option<Span>,
     send_ring_packets: usize,
     /// The host's frames that wait for room in the send ring.
@@ -273,8 +282,9 @@ impl Nic {
                 context.connections.release(&frame);
             }
             (Some(passing), Some(span)) => {
+                let moved = host.move_frame(passing.frame(), context.now);
                 self.moving.push_back(passing);
-                context.after(span, Event::NicMoved);
+                context.at(moved.unwrap_or(context.now + span), Event::NicMoved);
             }
             (Some(passing), None) => self.arrive(passing, host, context),
         }
@@ -350,9 +360,7 @@ impl Nic {
 
     /// Passes a host packet on when the task ends.
     fn pass(&mut self, passing: Passing, context: &mut Context) {
-        let (Passing::ToHost(frame, _) | Passing::Fetched(frame, _) | Passing::ToWire(frame, _)) =
-            &passing;
-        context.connections.add(frame);
+        context.connections.add(passing.frame());
         self.passing = Some(passing);
     }
 

@@ -13,6 +13,9 @@ struct RecordedHost {
 }
 
 impl HostMemory for RecordedHost {
+    fn move_frame(&mut self, _: &Frame, _: Time) -> Option<Time> {
+        None
+    }
     fn write_frame(&mut self, frame: Frame, _: &mut Context) {
         self.frames.push(frame);
     }

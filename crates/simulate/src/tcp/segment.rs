@@ -88,15 +88,22 @@ impl Segment {
             + self.flags.has(Flags::FIN) as u32
     }
 
-    /// Bytes on the wire, with preamble, inter-frame gap, Ethernet framing (IEEE 802.3: minimum
-    /// frame of 64 B, 38 B around the payload), IP and TCP headers without options.
+    /// Bytes on the wire: the frame with its check sequence, the preamble and the inter-frame gap
+    /// (IEEE 802.3).
     #[must_use]
     pub const fn wire_bytes(&self) -> u64 {
-        const FRAMING: u64 = 8 + 14 + 4 + 12;
+        8 + self.frame_bytes() + 4 + 12
+    }
+
+    /// Bytes of the frame in memory: Ethernet header, payload of at least 46 B (IEEE 802.3), with IP
+    /// and TCP headers without options.
+    #[must_use]
+    pub const fn frame_bytes(&self) -> u64 {
+        const ETHERNET: u64 = 14;
         const HEADERS: u64 = 20 + 20;
         const MINIMUM_PAYLOAD: u64 = 46;
         let packet = HEADERS + self.length_bytes as u64;
-        FRAMING
+        ETHERNET
             + if packet < MINIMUM_PAYLOAD {
                 MINIMUM_PAYLOAD
             } else {

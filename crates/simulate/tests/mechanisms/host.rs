@@ -195,6 +195,7 @@ fn an_acknowledgment_calls_tcps_output_if_data_are_left() {
             ("workload.rate_mbps", rate_mbps),
             ("layers.tcp.output_idle.instructions", instructions),
             ("layers.tcp.walk.instructions", "0"),
+            ("machine.interrupt.charges_interrupted", "false"),
             ("machine.network.jitter_us", "0"),
         ];
         let (outcome, explanation) = explained("bulk", &overrides, None);

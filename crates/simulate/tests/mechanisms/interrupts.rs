@@ -1,6 +1,6 @@
 //! Interrupts, and the driver that they run.
 
-use super::{calls, explained, misses_of_call};
+use super::{calls, cost, explained, misses_of_call, run};
 
 /// An interrupt for received frames occurs at most once in `gap`. If acknowledgments are further
 /// apart, there is one interrupt for each. If they are not, there is one interrupt in each gap.
@@ -32,7 +32,8 @@ fn interrupts_come_for_each_frame_or_once_in_a_gap() {
 
 /// The interrupt for sent frames comes after a pause. Segments at 100 Mb/s are 117 us apart, so each
 /// causes an interrupt after a pause of 60 us, and none causes one after a pause of 130 us. Entry and
-/// return of an interrupt cost 376 instructions and 9,198 cycles, in the layer `other`.
+/// return of an interrupt that finds the processor idle cost 376 instructions and 9,198 cycles, in the
+/// layer `other`.
 #[test]
 fn a_pause_after_a_sent_frame_causes_an_interrupt() {
     let run = |is_on: &str, delay_us: &str| {
@@ -85,8 +86,35 @@ fn an_interrupt_counts_for_the_layer_that_it_interrupts() {
     let (charged_sum, charged_other, charged_interrupts) = run("true");
     assert!((charged_sum / sum - 1.0).abs() < 1e-9);
     assert!((charged_interrupts - interrupts).abs() < 1e-9);
-    let share = (other - charged_other) / (interrupts * (376.0 * 1.087 + 9_198.0));
+    let share = (other - charged_other) / (interrupts * (376.0 * 1.087 + 2_700.0));
     assert!((0.05..0.5).contains(&share), "{share} hit the stack");
+}
+
+/// Segments at 100 Mb/s and their acknowledgments find an idle processor. A busy server is hardly ever
+/// idle.
+#[test]
+fn an_interrupt_that_finds_the_processor_idle_has_a_cost_of_its_own() {
+    let other = |configuration: &str, preempts: &str, from_idle_cycles: &str| {
+        let overrides = [
+            ("machine", "athlon-xp-2600"),
+            ("machine.interrupt.preempts", preempts),
+            ("machine.interrupt.from_idle_cycles", from_idle_cycles),
+            ("run.warmup_packets", "20000"),
+            ("run.packets", "20000"),
+        ];
+        let (outcome, explanation) = explained(configuration, &overrides, None);
+        let cycles = outcome.layers["other"].cycles_per_packet;
+        (cycles, calls(&explanation, "other.interrupt"))
+    };
+    let ((with, interrupts), (without, _)) =
+        (other("bulk", "true", "5000"), other("bulk", "true", "0"));
+    let cost = (with - without) / interrupts;
+    assert!((cost / 5_000.0 - 1.0).abs() < 0.01, "{cost}");
+    for preempts in ["true", "false"] {
+        let busy = |cycles: &str| other("W-0-N-N-FCFS-400", preempts, cycles).0;
+        let (with, without) = (busy("5000"), busy("0"));
+        assert!((with - without).abs() < 50.0, "{with}, {without}");
+    }
 }
 
 /// An interrupt that preempts comes in the middle of a job. So a busy server has more of them than
@@ -152,4 +180,75 @@ fn the_driver_misses_on_the_descriptor_of_each_sent_frame() {
         );
         assert!(send_misses < 0.05, "{preempts}: {send_misses}");
     }
+}
+
+/// The NIC writes the header and the descriptor of each received frame, and a descriptor of each sent
+/// one. A packet of the bulk sender is one of these frames, so Ethernet reads half a written line a
+/// packet, and the driver one.
+#[test]
+fn the_first_read_of_what_the_nic_has_written_costs_more() {
+    let layers = |cycles: &str| {
+        let (outcome, _) = explained("bulk", &[("machine.first_read_cycles", cycles)], None);
+        ["ethernet", "driver", "tcp"].map(|layer| outcome.layers[layer].cycles_per_packet)
+    };
+    let (with, without) = (layers("1000"), layers("0"));
+    for (index, expected) in [(0, 500.0), (1, 1_000.0), (2, 0.0)] {
+        let more = with[index] - without[index];
+        assert!((more - expected).abs() < 20.0, "{more}, not {expected}");
+    }
+}
+
+/// A segment of 1,460 B is a frame of 1,514 B in memory, and its acknowledgment one of 60 B. If the bus
+/// needs 15 us a frame, and no other resource is the limit, it moves one of each in 30 us and the
+/// time of their bytes.
+#[test]
+fn the_bus_limits_the_frames_a_second() {
+    let overrides = [
+        ("workload.connections", "32"),
+        ("workload.rate_mbps", "900"),
+        ("machine.io_bus.overhead_ns", "15000"),
+    ];
+    let outcome = run("bulk", &overrides, None);
+    assert!(outcome.conserved);
+    let both_us = 2.0 * 15.0 + (1_514.0 + 60.0) * 8.0 / 4_224.0;
+    let expected = 1_460.0 * 8.0 / both_us;
+    let mbps = outcome.content_mbps;
+    assert!(
+        (mbps / expected - 1.0).abs() < 0.02,
+        "{mbps}, not {expected}"
+    );
+}
+
+/// Segments at 20 Mb/s are 584 us apart. The NIC takes 0.65 us to request the move of one, and the bus
+/// 50 us to move it, besides its bytes. The interrupt for the sent segment comes after 10 us. Its
+/// entry takes 9,607 cycles of 2,100 MHz, and then the handler waits until the segment has been
+/// moved. The interrupt for the acknowledgment finds a free bus.
+#[test]
+fn the_drivers_read_of_a_register_waits_for_the_bus() {
+    let handler = |overhead_ns: &str| {
+        let overrides = [
+            ("workload.rate_mbps", "20"),
+            ("machine.interrupt.send_delay_us", "10"),
+            ("machine.network.jitter_us", "0"),
+            ("machine.io_bus.overhead_ns", overhead_ns),
+            ("run.warmup_packets", "2000"),
+            ("run.packets", "4000"),
+        ];
+        let (_, explanation) = explained("bulk", &overrides, None);
+        let handler = cost(&explanation, "driver.interrupt").unwrap();
+        assert!(
+            (handler.calls - 1.0).abs() < 0.01,
+            "{} a packet",
+            handler.calls
+        );
+        handler.cycles / handler.calls
+    };
+    let moved_us = 0.65 + 50.0 + 1_514.0 * 8.0 / 4_224.0;
+    let read_us = 10.0 + 9_607.0 / 2_100.0;
+    let expected = (moved_us - read_us) * 2_100.0 / 2.0;
+    let waited = handler("50000") - handler("0");
+    assert!(
+        (waited / expected - 1.0).abs() < 0.01,
+        "{waited}, not {expected}"
+    );
 }
