@@ -82,7 +82,7 @@ const PASSAGES: &[&str] = &[
     "execute {B layers.other.interrupt.instructions} instructions and wait \
      {B machine.interrupt.access_cycles} cycles",
     "`--set machine.io_bus.rate_mbps={W machine.io_bus.rate_mbps}` removes the bus",
-    "both take {B machine.interrupt.from_idle_cycles} cycles",
+    "waits {B machine.interrupt.from_idle_cycles} cycles in all",
     "| first read of a line that the NIC has written | as any other | \
      {B machine.first_read_cycles} cycles more |",
     "| I/O bus | not modelled | {B machine.io_bus.rate_mbps} Mb/s, and \

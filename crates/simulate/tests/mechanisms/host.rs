@@ -268,3 +268,29 @@ fn reordered_fields_are_in_fewer_lines() {
         assert!((2.0 * saved - lines).abs() < 0.4, "{saved} of {lines}");
     }
 }
+
+/// Each call of sendfile finds pages of its file, at a cost that counts for `other`.
+#[test]
+fn pages_of_a_file_are_found_outside_of_system_calls() {
+    let run = |instructions: &str| {
+        let overrides = [
+            &SMALL[..],
+            &[
+                ("layers.other.file_pages.instructions", instructions),
+                ("layers.other.file_pages.touches", "[]"),
+            ],
+        ]
+        .concat();
+        let (outcome, explanation) = explained("W-0-N-N-FCFS-400", &overrides, None);
+        let found = calls(&explanation, "other.file_pages");
+        assert!(found > 0.9, "{found} a request");
+        assert_eq!(found, calls(&explanation, "syscall.sendfile"));
+        let packets = outcome.packets_per_s / outcome.requests_per_s.unwrap();
+        (
+            outcome.layers["other"].instructions_per_packet,
+            found / packets,
+        )
+    };
+    let ((with, found), (without, _)) = (run("1000"), run("0"));
+    assert!(((with - without) / found / 1_000.0 - 1.0).abs() < 0.05);
+}
