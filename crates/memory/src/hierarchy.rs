@@ -162,6 +162,7 @@ impl Hierarchy {
         self.access_each(lines, now)
     }
 
+    /// The accesses of [`access_all`](Self::access_all), one by one.
     fn access_each(&mut self, lines: &[Line], now: u64) -> Tally {
         let mut tally = Tally::default();
         for line in lines {
@@ -235,7 +236,8 @@ impl Hierarchy {
         self.in_flight.insert(line, arrives_at, now);
     }
 
-    /// Drops `line` from every level, because a device has written to it.
+    /// Drops `line` from every level, because a device has written to it. The next read of the line
+    /// is the first after this write.
     pub fn invalidate(&mut self, line: Line) {
         let mut found = self.first.remove(line);
         for cache in &mut self.further {
@@ -270,13 +272,21 @@ impl Hierarchy {
         if level <= self.further.len() {
             return self.hit_stall_cycles[level];
         }
-        let mut stall_cycles = self.dram.read(now);
-        if let Some(writes) = &mut self.device_writes
-            && writes.unread.remove(&line)
-        {
-            stall_cycles = stall_cycles.saturating_add(writes.first_read_cycles);
+        let first_read_cycles = self.first_read_cycles(line);
+        self.dram.read(now).saturating_add(first_read_cycles)
+    }
+
+    /// Stall of a read of `line` from DRAM because it is the first after a device has written the
+    /// line. The next read is not the first.
+    fn first_read_cycles(&mut self, line: Line) -> u32 {
+        let Some(writes) = &mut self.device_writes else {
+            return 0;
+        };
+        if writes.unread.remove(&line) {
+            writes.first_read_cycles
+        } else {
+            0
         }
-        stall_cycles
     }
 
     /// Moves `line` to the front of its first-level set. Returns the level that contained the line,
@@ -371,9 +381,7 @@ impl Hierarchy {
             self.first.insert(next);
         }
         self.dram.read(now);
-        if let Some(writes) = &mut self.device_writes {
-            writes.unread.remove(&next);
-        }
+        self.first_read_cycles(next);
         self.counters.next_line_prefetches += 1;
     }
 }

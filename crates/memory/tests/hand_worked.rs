@@ -1,6 +1,6 @@
 //! Sequences that are short enough to check on paper.
 //!
-//! All but one use lines of 1 KiB. The first level has 2 lines and answers in 1 cycle, the second
+//! All but two use lines of 1 KiB. The first level has 2 lines and answers in 1 cycle, the second
 //! has 3 lines and answers in 10, and DRAM answers in 100. Every level is one set, so any line may
 //! be in any way. A stall is the latency minus the cycle of the first level.
 #![allow(missing_docs, clippy::expect_used)]

@@ -213,7 +213,7 @@ pub struct Cpu {
 pub enum Interrupted {
     /// A processor without work.
     Idle,
-    /// A processor between two operations, or one that counts no interrupt for an operation.
+    /// A processor between two operations, or one whose interrupts count for no operation.
     Busy,
     Operation(Operation),
 }

@@ -16,6 +16,7 @@ impl HostMemory for RecordedHost {
     fn move_frame(&mut self, _: &Frame, _: Time) -> Option<Time> {
         None
     }
+
     fn write_frame(&mut self, frame: Frame, _: &mut Context) {
         self.frames.push(frame);
     }
