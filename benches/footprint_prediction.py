@@ -31,7 +31,7 @@ SENDER = {
     "workload.burst_us": 1000,
     "workload.sleep_us": 250,
 }
-"""The sender `load stream` (crates/load/src/stream): BURST_NS and SHORTEST_SLEEP_NS."""
+"""The sender `load stream` (crates/instruments/load/src/stream): BURST_NS and SHORTEST_SLEEP_NS."""
 
 
 def emulated(connections: int, variants: int, folder: Path | None) -> dict[str, Any]:

@@ -76,7 +76,7 @@ fn time<T>(times: u64, mut act: impl FnMut() -> T) -> Duration {
 fn benchmark(criterion: &mut Criterion) {
     let fixture = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../crates/emulate/tests/data/bulk.rec"
+        "/../lab/crates/emulate/tests/data/bulk.rec"
     );
     let path = env::var("PERPACKET_RECORDING").unwrap_or_else(|_| fixture.to_owned());
     let bytes = fs::read(path).expect("the recording");

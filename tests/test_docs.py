@@ -183,7 +183,7 @@ def test_the_tutorial_and_most_how_tos_have_commands() -> None:
 
 
 PATH = re.compile(r"`((?:[\w.*-]+/)+[\w.*-]*|[\w-]+\.(?:py|rs|toml|md))`")
-PATH_ROOTS = ("", "crates/**", "python/perpacket/**")
+PATH_ROOTS = ("", "crates/**", "lab/**", "python/perpacket/**")
 """The folders of the repository to which a path in backquotes may be relative."""
 
 

@@ -501,7 +501,7 @@ def test_locks_of_folders_are_free_after_use(cache: Path) -> None:
     os.close(opened)
 
 
-RECORDING = Path(__file__).parents[1] / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+RECORDING = Path(__file__).parents[1] / "lab" / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
 """A short window of the bulk sender; the folder's README has the command that made it."""
 
 

@@ -14,8 +14,8 @@ from perpacket.emulate import footprint as footprints
 from perpacket.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[1]
-RECORDING = ROOT / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
-MACHINE = ROOT / "crates" / "simulate" / "data" / "machines" / "linux-6.1.toml"
+RECORDING = ROOT / "lab" / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+MACHINE = ROOT / "lab" / "crates" / "simulate" / "data" / "machines" / "linux-6.1.toml"
 PAGE = ROOT / "docs" / "emulation.md"
 
 spec = importlib.util.spec_from_file_location(

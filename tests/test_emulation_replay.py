@@ -9,7 +9,7 @@ import pytest
 
 from perpacket import _core
 
-RECORDING = Path(__file__).parents[1] / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+RECORDING = Path(__file__).parents[1] / "lab" / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
 
 
 def test_larger_second_levels_miss_less() -> None:

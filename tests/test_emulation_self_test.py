@@ -18,7 +18,7 @@ from perpacket.emulate.self_test import Expected
 from perpacket.errors import MachineLacks
 from perpacket.machine import emulator
 
-INLINE = Path(__file__).parents[1] / "crates/emulate-plugin/tests/guests/inline.c"
+INLINE = Path(__file__).parents[1] / "lab/crates/emulate-plugin/tests/guests/inline.c"
 """A plugin that is correct, but has inline operations."""
 
 FOUND = Qemu(Path("/bin/true"), "10.0.2")

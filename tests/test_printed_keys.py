@@ -123,7 +123,7 @@ def test_every_key_of_a_profile_is_in_the_reference() -> None:
         [*command, "--format", "json"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    table = documents.table(ROOT, "crates/profiler/src/report.rs", "Report")
+    table = documents.table(ROOT, "crates/instruments/profiler/src/report.rs", "Report")
     known = set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE))
     words = {part for key in known for part in re.split(r"\.|\[\]", key)}
     content = json.loads(done.stdout)
@@ -132,7 +132,7 @@ def test_every_key_of_a_profile_is_in_the_reference() -> None:
     assert {key for layer in layers.values() for key in layer} <= words
 
 
-RECORDING = ROOT / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+RECORDING = ROOT / "lab" / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_keys_that_a_profile_also_has_are_of_its_types(
 ) -> None:
     """Compare with the structure that a profile serializes, because few machines have counters."""
     own = emulation[part] if part else emulation
-    structures = documents.structures_of(ROOT, "crates/profiler/src/report.rs")
+    structures = documents.structures_of(ROOT, "crates/instruments/profiler/src/report.rs")
     types = {field.key: field.kind for field in documents.fields(structures[structure])}
     common = own.keys() & types.keys()
     assert (
@@ -322,7 +322,7 @@ def test_every_key_of_a_model_trace_or_replay_is_in_its_section(
     monkeypatch.chdir(tmp_path)
     assert run(["trace", "synthesize", "old.log", "--workload", "W", "--requests", "100"]) == 0
     capsys.readouterr()
-    recording = ROOT / "crates/emulate/tests/data/bulk.rec"
+    recording = ROOT / "lab/crates/emulate/tests/data/bulk.rec"
     words = [str(recording) if word == "RECORDING" else word for word in command.split()]
     assert run([*words, "--format", "json"]) == 0
     content = json.loads(capsys.readouterr().out)

@@ -69,13 +69,13 @@ def test_a_document_has_the_keys_that_serde_writes(tmp_path: Path) -> None:
 
 
 def test_the_reference_has_the_keys_of_a_profile() -> None:
-    table = documents.table(ROOT, "crates/profiler/src/report.rs", "Report")
+    table = documents.table(ROOT, "crates/instruments/profiler/src/report.rs", "Report")
     keys = {row[0].strip("`") for row in rows(table)}
     assert {"packets.sent", "layers.NAME", "total.share", "limits[]", "closure"} <= keys
 
 
 def test_the_reference_has_value_unit_and_source_of_every_parameter() -> None:
-    found = rows(parameters.table(ROOT, "crates/simulate/data/machines/osdi06.toml"))
+    found = rows(parameters.table(ROOT, "lab/crates/simulate/data/machines/osdi06.toml"))
     by_name = {row[0]: row[1:] for row in found}
     assert by_name["`machine.l2.size_kib`"] == ["`1024`", "KiB", "OSDI 2006, table 2"]
     assert all(all(row) for row in found)

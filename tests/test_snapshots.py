@@ -64,7 +64,7 @@ ERRORS = (
     "absent",
 )
 
-RECORDING = Path(__file__).parents[1] / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
+RECORDING = Path(__file__).parents[1] / "lab" / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
 
 
 def verbs(command: Any, words: tuple[str, ...] = ()) -> Iterator[str]:

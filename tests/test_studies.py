@@ -187,7 +187,7 @@ def test_the_numbers_of_a_null_group_are_null() -> None:
 
 
 def test_regions_are_those_of_the_core() -> None:
-    source = Path(__file__).parents[1] / "crates" / "cost" / "src" / "layer.rs"
+    source = Path(__file__).parents[1] / "crates" / "base" / "cost" / "src" / "layer.rs"
     arms = re.findall(
         r"^ *((?:Self::\w+ ?\|? ?)+)=> (?:\{\s*)?Region::(\w+)", source.read_text(), re.MULTILINE
     )

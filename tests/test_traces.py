@@ -1,6 +1,6 @@
 """Traces through Python: the facts of the real logs, and errors with a next step.
 
-`crates/workload` tests the counts; these tests are about the interface to Python.
+`crates/base/workload` tests the counts; these tests are about the interface to Python.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 
 A page requests a part with a comment on a line of its own:
 
-    <!-- from code: parameters crates/simulate/data/common.toml -->
+    <!-- from code: parameters lab/crates/simulate/data/common.toml -->
 
 The extension replaces the comment with Markdown before Sphinx parses the page. Generated parts
 then have headings, links and entries in the search, as written text has.

@@ -53,8 +53,9 @@ def structures_of(root: Path, file: str) -> dict[str, str]:
 
     Names need not be unique: the file has precedence, then its folder, then its crate.
     """
-    crate = root.joinpath(*Path(file).parts[:2])
-    sources = [*sorted(root.glob("crates/*/src/**/*.rs")), *sorted(crate.rglob("src/**/*.rs"))]
+    crate = root / file.partition("/src/")[0]
+    sources = [source for top in ("lab", "crates") for source in sorted(root.glob(f"{top}/**/src/**/*.rs"))]
+    sources += sorted(crate.rglob("src/**/*.rs"))
     folder = (root / file).parent
     sources += [*sorted(folder.glob("*.rs")), root / file]
     found: dict[str, str] = {}

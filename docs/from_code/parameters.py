@@ -38,7 +38,7 @@ def option_text(value: object) -> str:
 def event_sets(root: Path) -> str:
     """Return a table of the event sets: what each samples together."""
     sets = []
-    for file in sorted((root / "crates/profiler/data/events").glob("*.toml")):
+    for file in sorted((root / "crates/instruments/profiler/data/events").glob("*.toml")):
         content = tomllib.loads(file.read_text(encoding="utf-8"))
         passes = "; ".join(map(describe_pass, content["passes"]))
         sets.append((markdown.code(content["name"]), content["what"], passes))

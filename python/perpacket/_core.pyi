@@ -1,4 +1,4 @@
-"""The compiled core (crates/python): text in, JSON out. Use `perpacket.simulation` instead."""
+"""The compiled core (lab/crates/python): text in, JSON out. Use `perpacket.simulation` instead."""
 
 class ConfigurationError(ValueError):
     parameter: str

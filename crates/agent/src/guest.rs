@@ -22,7 +22,7 @@ const COUNTER_INTERVAL: Duration = Duration::from_millis(1);
 /// time.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Operations of the plugin, as in `crates/emulate-plugin`.
+/// Operations of the plugin, as in `lab/crates/emulate-plugin`.
 const START: u32 = 1;
 const STOP: u32 = 2;
 const STORE: u32 = 3;

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod command;
-#[path = "../../profiler/tests/quiet/mod.rs"]
+#[path = "../../instruments/profiler/tests/quiet/mod.rs"]
 mod quiet;
 
 use perpacket_requirements::{lacks_perf, skip};

@@ -301,7 +301,7 @@ def footprint(
 ) -> None:
     """Print a machine for the simulator: the memory that each recorded operation touches.
 
-    The output is a parameter file like those in crates/simulate/data/machines.
+    The output is a parameter file like those in lab/crates/simulate/data/machines.
     """
     from perpacket.emulate import footprint as footprints
 

@@ -33,7 +33,7 @@ REGIONS = {
     "driver": "driver",
 }
 """The regions of TR05-450 (Kim and Rixner, Rice University, 2005) by layer; other layers are
-`other`. The names are those of `Region` in crates/cost, as in a profile."""
+`other`. The names are those of `Region` in crates/base/cost, as in a profile."""
 
 FUNCTIONS_SHOWN = 20
 OTHERS = "[other functions]"

@@ -4,7 +4,7 @@ Both processors of the guest make the same calls, and the plugin counts those of
 test finds a QEMU that refuses the plugin, confuses the processors or ends. Processor 1 also makes
 traps, and counts those that return to a wrong address. This happens if a plugin uses inline
 operations with QEMU 10.0, which perpacket's plugin does not.
-crates/emulate-plugin/tests/guests/calls.S is the guest's source. This command makes its
+lab/crates/emulate-plugin/tests/guests/calls.S is the guest's source. This command makes its
 files:
 
     UPDATE_SNAPSHOTS=1 cargo test -p perpacket-emulate-plugin self_test

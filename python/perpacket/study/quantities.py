@@ -49,7 +49,7 @@ REGIONS: Final = {
     "Stack": ("syscall", "socket", "tcp", "ip", "ethernet", "driver", "bypass"),
 }
 """The layers of each region of TR05-450 (section 3; its "stack" is five of the seven regions),
-without the idle processor. `Layer::region` in crates/cost is the same table."""
+without the idle processor. `Layer::region` in crates/base/cost is the same table."""
 
 SEVEN: Final = tuple(region for region in REGIONS if region != "Stack")
 """The seven regions of the busy processor."""

@@ -16,10 +16,10 @@ WARMING_CLIENTS = 8
 """Clients that warm an application up."""
 
 SURGE_PATH = "/surge/file00000"
-"""The path of Surge's most popular file (`crates/workload/src/generators/surge.rs`)."""
+"""The path of Surge's most popular file (`crates/base/workload/src/generators/surge.rs`)."""
 
 WEBSTONE_PATH = "/webstone/file500.html"
-"""The path of WebStone's smallest file (`crates/workload/src/generators/webstone.rs`)."""
+"""The path of WebStone's smallest file (`crates/base/workload/src/generators/webstone.rs`)."""
 
 REPORT_PATH = "/.perpacket/report"
 """The path at which `serve web` returns its own counts."""

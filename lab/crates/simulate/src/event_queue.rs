@@ -11,7 +11,7 @@
 //! Events of equal time are always in the same slot, and slots are first-in first-out lists, so
 //! equal times keep their order of insertion without a stored sequence number.
 //!
-//! The wheel of `crates/timers` cannot replace this queue, because it rounds times to ticks of 16 us.
+//! The wheel of `crates/base/timers` cannot replace this queue, because it rounds times to ticks of 16 us.
 
 use crate::time::Time;
 

@@ -17,7 +17,7 @@ use perpacket_workload::{
 /// A file of the shared traces; `None` if it does not exist.
 fn shared_trace(name: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("PERPACKET_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared"),
         PathBuf::from,
     );
     let path = shared.join("traces").join(name);

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use perpacket_simulate::Simulation;
 
-const SIMULATOR: &str = include_str!("../../../docs/simulator.md");
-const CALIBRATION: &str = include_str!("../../../docs/calibration.md");
+const SIMULATOR: &str = include_str!("../../../../docs/simulator.md");
+const CALIBRATION: &str = include_str!("../../../../docs/calibration.md");
 
 /// The parameters of a configuration as text, by name.
 fn parameters(configuration: &str) -> BTreeMap<String, String> {

@@ -7,7 +7,7 @@
 //! of a recording.
 //!
 //! This crate uses no clock, socket, file or environment. The emulator's plugin
-//! (`crates/emulate-plugin`) and the tests pass all inputs.
+//! (`lab/crates/emulate-plugin`) and the tests pass all inputs.
 //!
 //! ```text
 //! context, functions     layer, kind and direction of code, by the rules of its function

@@ -3,7 +3,7 @@
 //! A call consists of two instructions: a long nop with a magic displacement, and a load from a
 //! page that contains the request. The plugin recognizes the two instructions and writes its answer
 //! to the page. Without the plugin nothing happens. The layout of the page is that of
-//! `crates/emulate-plugin`.
+//! `lab/crates/emulate-plugin`.
 
 use std::io;
 
