@@ -54,7 +54,9 @@ def structures_of(root: Path, file: str) -> dict[str, str]:
     Names need not be unique: the file has precedence, then its folder, then its crate.
     """
     crate = root / file.partition("/src/")[0]
-    sources = [source for top in ("lab", "crates") for source in sorted(root.glob(f"{top}/**/src/**/*.rs"))]
+    sources = [
+        source for top in ("lab", "crates") for source in sorted(root.glob(f"{top}/**/src/**/*.rs"))
+    ]
     sources += sorted(crate.rglob("src/**/*.rs"))
     folder = (root / file).parent
     sources += [*sorted(folder.glob("*.rs")), root / file]
