@@ -107,7 +107,7 @@ class Component(Table):
     prepare: list[Step] = Field(default_factory=list)
     program: list[Program] = Field(default_factory=list)
     session: dict[str, object] = Field(default_factory=dict)
-    """The clients' requests; the agent reads this table (`crates/instruments/load/src/http/application`)."""
+    """The clients' requests; `crates/instruments/load/src/http/application` reads this table."""
 
 
 class Application(Component):
