@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perpacket.advise import journal
-from perpacket.errors import RunFailed
+from perpacket.errors import MachineLacks, RunFailed
 from perpacket.machine.capability import Capability, Check, Group
 
 NOTHING_CHANGED = Check(
@@ -17,10 +17,9 @@ NOTHING_CHANGED = Check(
 def capability() -> Capability:
     """Whether a trial that was killed together with its guardian left a journal."""
     try:
-        journal.read(journal.path())
-    except RunFailed as error:
+        left = journal.leftover()
+    except (MachineLacks, RunFailed) as error:
         return NOTHING_CHANGED.result(False, str(error))
-    left = journal.leftover()
     if left is None:
         return NOTHING_CHANGED.result(True, "no trial left a setting changed")
     titles = ", ".join(step.title for step in left.steps)

@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from perpacket import private
 from perpacket.advise import journal
 from perpacket.advise.settings import Gone, Setting
 
@@ -28,6 +29,7 @@ def main() -> int:
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     file = Path(sys.argv[1])
+    private.checked(file.parent)
     found = journal.read(file)
     if found is None:
         return 1

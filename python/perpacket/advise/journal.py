@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from perpacket import private
 from perpacket.advise import network_scope, settings
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Gone, Setting
@@ -121,8 +122,8 @@ class Journal:
 
 
 def path() -> Path:
-    """The journal's file: in /run as root, in the user's runtime folder otherwise."""
-    return network_scope.runtime_folder() / "trial.json"
+    """The journal's file; raises `MachineLacks` if somebody else can write its folder."""
+    return private.journal_folder() / "trial.json"
 
 
 def left_hint() -> str:
@@ -258,7 +259,7 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
     `Setting.check`.
     """
     file = path()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.made(file.parent)
     _refuse_another(file)
     steps = []
     for setting, value in changes:
@@ -335,11 +336,11 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def leftover() -> Journal | None:
-    """The journal that a killed trial and its killed guardian left; None without one."""
-    try:
-        journal = read(path())
-    except RunFailed:
-        return None
+    """The journal that a killed trial and its killed guardian left; None without one.
+
+    Raises `MachineLacks` or `RunFailed` for a journal that is not to be trusted or read.
+    """
+    journal = read(path())
     if journal is None or journal.is_alive or journal.boot != BOOT.read_text().strip():
         return None
     return journal if journal.guardian else None

@@ -21,10 +21,6 @@ T = TypeVar("T")
 OWN_NAMESPACE = Path("/proc/self/ns/net")
 NAMED_NAMESPACES = Path("/run/netns")
 
-FOLDER_VARIABLE = "PERPACKET_JOURNAL"
-"""Environment variable with the folder of journals, for services with a folder of their own. A
-journal has the settings that a trial may change (`journal.py`)."""
-
 SO_NETNS_COOKIE = 71
 """The option for a namespace's cookie, since Linux 5.14 (include/uapi/asm-generic/socket.h). No
 later namespace of this boot has the same cookie, whereas inodes are used again."""
@@ -209,16 +205,6 @@ def _check(status: int) -> None:
     if status != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def runtime_folder() -> Path:
-    """The folder of journals: in /run as root, in the user's runtime folder otherwise."""
-    if named := os.environ.get(FOLDER_VARIABLE):
-        return Path(named)
-    if os.geteuid() == 0:
-        return Path("/run/perpacket")
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "perpacket" if runtime else Path(f"/tmp/perpacket-{os.getuid()}")
 
 
 def find(inode: int, interface: str) -> NetworkScope | None:

@@ -10,17 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from perpacket import private
+
 PART = ".part-"
 """A part of the name of an incomplete folder. The process that fills the folder holds a lock on
 it."""
 
 
 def cache() -> Path:
-    """The cache folder, made if missing: `perpacket/emulate` in the user's cache folder."""
+    """The cache folder, made if missing: `perpacket/emulate` in the user's cache folder.
+
+    Raises `MachineLacks` if somebody else can write there: kernels and guests from it run.
+    """
     user = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(user) / "perpacket" / "emulate"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return private.made(Path(user) / "perpacket" / "emulate", 0o755)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perpacket.errors import MachineLacks
 from perpacket.machine.capability import Capability, Check, Group
 from perpacket.measure.hosts import record
 
@@ -16,6 +17,9 @@ NOTHING_LEFT = Check(
 
 def capability() -> Capability:
     """Whether there are namespaces of killed studies; nothing is removed."""
-    names = [name for left in record.leftovers() for name in left.namespaces]
+    try:
+        names = [name for left in record.leftovers() for name in left.namespaces]
+    except MachineLacks as error:
+        return NOTHING_LEFT.result(False, str(error))
     detail = f"left by a killed study: {', '.join(names)}" if names else "no study left namespaces"
     return NOTHING_LEFT.result(not names, detail)

@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from perpacket.advise.network_scope import NetworkScope, runtime_folder
+from perpacket import private
+from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.whole_file import write_whole
 
@@ -32,7 +33,7 @@ class Command:
         """The commands, for the shell, in the scope's namespace."""
         self.scope, self.do, self.undo = scope, do, undo
         name = f"command-{os.getpid()}-{secrets.token_hex(4)}"
-        self.marker = Path(marker or runtime_folder() / name)
+        self.marker = Path(marker) if marker else private.journal_folder() / name
 
     def title(self) -> str:
         """The command that changes something."""
@@ -58,7 +59,7 @@ class Command:
     def write(self, value: str) -> None:
         """Run the command of a state; raises `RunFailed` if it fails or takes too long."""
         if value == DONE:
-            self.marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.made(self.marker.parent)
             write_whole(self.marker, "")
             self._run(self.do)
         else:

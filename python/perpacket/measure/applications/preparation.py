@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from perpacket import private
 from perpacket.errors import MachineLacks
 from perpacket.measure import hosts
 from perpacket.measure.applications import packages
@@ -28,11 +29,14 @@ PARTIAL = "new-"
 
 
 def cache() -> Path:
-    """The folder of prepared applications; the programs' user can read it."""
+    """The folder of prepared applications; the programs' user can read it.
+
+    Raises `MachineLacks` if somebody else can write there.
+    """
     if os.geteuid() == 0:
-        return Path("/var/cache/perpacket/applications")
+        return private.checked(Path("/var/cache/perpacket/applications"))
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "perpacket" / "applications"
+    return private.checked(Path(home) / "perpacket" / "applications")
 
 
 def place_of(definition: Definition) -> Path:
@@ -68,7 +72,7 @@ def prepare(definition: Definition, note: Callable[[str], None]) -> Path:
     if place.is_dir():
         return place
     root = cache()
-    root.mkdir(parents=True, exist_ok=True)
+    private.made(root, 0o755)
     remove_folders(PARTIAL, root)
     outer = root / f"{PARTIAL}{own_name()}-{definition.name}"
     partial = outer / definition.name  # the programs' user owns it; this process owns `outer`

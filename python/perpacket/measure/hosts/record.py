@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from perpacket.errors import MachineLacks
+from perpacket import private
 from perpacket.measure.hosts.process import MARK
 
 PREFIX = "perpacket-"
@@ -38,21 +38,16 @@ SCHEMA = 1
 
 
 def folder_path() -> Path:
-    """The folder of records. The next boot empties it and ends the namespaces in the records."""
-    if os.geteuid() == 0:
-        return Path("/run/perpacket")
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(runtime) / "perpacket"
-    return Path(tempfile.gettempdir()) / f"perpacket-{os.geteuid()}"
+    """The folder of records. The next boot empties it and ends the namespaces in the records.
+
+    Raises `MachineLacks` if somebody else can write there.
+    """
+    return private.runtime_folder()
 
 
 def folder() -> Path:
     """The folder of records, made if it is missing."""
-    place = folder_path()
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if place.stat().st_uid != os.geteuid():
-        raise MachineLacks(f"{place}: belongs to another user", "remove it, or set XDG_RUNTIME_DIR")
-    return place
+    return private.made(folder_path())
 
 
 def start_ticks(pid: int) -> int | None:
@@ -143,7 +138,6 @@ def leftovers() -> Iterator[Record]:
 
 def remove_leftovers() -> list[str]:
     """Remove the leftovers of dead owners, with their folders; returns their runs."""
-    folder()  # raises an error for the folder of another user
     removed = list(leftovers())
     for record in removed:
         record.take_down()
