@@ -126,6 +126,56 @@ def test_95_per_cent_intervals_contain_the_true_value_in_about_95_of_100_experim
     assert held["median"] / experiments >= 0.94
 
 
+def a_run(chance: random.Random, correlation: float, windows: int) -> list[list[float]]:
+    """Three points around 100. Half of the noise is common; neighbours are correlated."""
+    states = [chance.gauss(0, 4) for _ in range(3)]
+    found: list[list[float]] = [[] for _ in states]
+    for _ in range(windows):
+        together = chance.gauss(0, 4)
+        for point, values in enumerate(found):
+            new = math.sqrt(0.5) * (together + chance.gauss(0, 4))
+            states[point] = correlation * states[point] + math.sqrt(1 - correlation**2) * new
+            values.append(100 + states[point])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("correlation", "least"), [(0.0, (0.94, 0.94, 0.94)), (0.4, (0.88, 0.9, 0.91))]
+)
+def test_windows_in_time_order_bound_their_mean(
+    correlation: float, least: tuple[float, float, float]
+) -> None:
+    """The shares are those of `benches/window_intervals.py`. Student's interval has 82 % at 0.4."""
+    for windows, share in zip((6, 12, 24), least, strict=True):
+        chance = random.Random(windows)
+        contained = 0
+        for _ in range(500):
+            run = a_run(chance, correlation, windows)
+            alike = statistics.neighbour_correlation(run)
+            contained += sum(statistics.mean(v, correlation=alike).contains(100) for v in run)
+        assert contained / 1500 >= share
+
+
+@given(st.lists(st.integers(90_000, 130_000).map(float), min_size=12, max_size=12))
+def test_a_dozen_windows_never_have_an_interval_of_several_times_that_of_student(
+    windows: list[float],
+) -> None:
+    """Windows between 99,903 and 123,763 requests/s once had a half-width of 61,483."""
+    plain = statistics.mean(windows)
+    alike = statistics.neighbour_correlation([windows])
+    wide = statistics.mean(windows, correlation=alike)
+    assert wide.high - wide.low <= 2.4 * (plain.high - plain.low)
+
+
+def test_the_correlation_of_a_run_is_that_of_all_its_points() -> None:
+    """One point that drifts by chance does not widen its own interval alone."""
+    drift, noise = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]
+    assert statistics.neighbour_correlation([drift]) == statistics.MOST_CORRELATION
+    assert statistics.neighbour_correlation([noise]) == 0.0
+    assert statistics.neighbour_correlation([drift, noise, noise]) == 0.0
+    assert statistics.neighbour_correlation([[5.0, 5.0, 5.0, 5.0], [1.0], []]) == 0.0
+
+
 @given(st.lists(st.tuples(positive, positive), min_size=2, max_size=20))
 def test_swapping_two_systems_inverts_their_ratio(pairs: list[tuple[float, float]]) -> None:
     own, base = [pair[0] for pair in pairs], [pair[1] for pair in pairs]

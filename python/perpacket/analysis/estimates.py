@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perpacket.analysis.statistics import Interval, StatisticsError, mean, paired_ratio
+from perpacket.analysis.statistics import (
+    Interval,
+    StatisticsError,
+    mean,
+    neighbour_correlation,
+    paired_ratio,
+)
 from perpacket.errors import CorruptObservation
 from perpacket.study.point import Point
 from perpacket.study.quantities import (
@@ -38,6 +44,7 @@ class Estimates:
     in_time_order: Callable[[str], bool] = lambda point: False
     """Whether the runs of a point follow each other in time, so that neighbours are alike."""
     _cache: dict[tuple[str, ...], Interval | None] = field(default_factory=dict, repr=False)
+    _correlations: dict[tuple[str, ...], float] = field(default_factory=dict, repr=False)
 
     def runs(self, point: str) -> int:
         """The number of runs of a point."""
@@ -60,18 +67,32 @@ class Estimates:
     def mean(self, point: str, quantity: str | Quantity) -> Interval | None:
         """The mean of a quantity at a point; None if no run has it."""
         entry = as_quantity(quantity)
-        return self._cached(
-            ("mean", point, entry.name, entry.unit),
-            lambda: self.interval(point, entry, list(self.values(point, entry).values())),
-        )
+        return self._mean(point, entry, ("mean", entry.name, entry.unit), entry.value)
 
-    def interval(self, point: str, entry: Quantity, values: Sequence[float]) -> Interval | None:
-        """The mean of values from runs of a point; None without values."""
-        if not values:
-            return None
-        ordered = self.in_time_order(point)
-        found = mean(values, self.confidence, in_time_order=ordered)
-        return found.within(entry.least, entry.most)
+    def _mean(
+        self, point: str, entry: Quantity, key: tuple[str, ...], value: Value
+    ) -> Interval | None:
+        """The mean of `value` at a point, within the bounds of `entry`; None without values."""
+
+        def compute() -> Interval | None:
+            values = self._values(point, value)
+            if not values:
+                return None
+            alike = self._correlation(key, value) if self.in_time_order(point) else 0.0
+            found = mean(list(values.values()), self.confidence, correlation=alike)
+            return found.within(entry.least, entry.most)
+
+        return self._cached((*key, "at", point), compute)
+
+    def _correlation(self, key: tuple[str, ...], value: Value) -> float:
+        """The correlation of neighbours of a quantity, from all points that follow in time."""
+        if key not in self._correlations:
+            self._correlations[key] = neighbour_correlation(
+                list(self._values(point, value).values())
+                for point in self.rows
+                if self.in_time_order(point)
+            )
+        return self._correlations[key]
 
     def means(self, quantity: str | Quantity) -> dict[str, Interval]:
         """The mean of a quantity at every point that has it."""
@@ -125,10 +146,7 @@ class Estimates:
         """The mean of an event summed over layers; a layer that a run lacks adds nothing."""
         summed = sum_of_layers(layers, event, group)
         entry = column(f"{group}.all.{event}")
-        return self._cached(
-            ("sum", point, event, group, *layers),
-            lambda: self.interval(point, entry, list(self._values(point, summed).values())),
-        )
+        return self._mean(point, entry, ("sum", event, group, *layers), summed)
 
     def layer_ratio(
         self, point: str, against: str, layers: Sequence[str], event: str

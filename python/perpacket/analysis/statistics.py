@@ -8,7 +8,7 @@ only the standard library, so its import is fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -21,8 +21,9 @@ TREND_SIGNIFICANCE = 0.01
 OUTLIER_SIGNIFICANCE = 0.01
 """A run is an outlier if the probability that chance produces its distance is below this."""
 
-MOST_CORRELATION = 0.8
-"""Greater correlations of neighbours are replaced by this, so that the interval stays finite."""
+MOST_CORRELATION = 0.6
+"""Greater correlations of neighbours are replaced by this. It widens an interval to twice that of
+independent values. A few windows cannot show more (`benches/window_intervals.py`)."""
 
 ROUNDING = 1e-9
 """Smaller differences, as a share of the value, come from floating-point rounding alone."""
@@ -190,12 +191,12 @@ def mean(
     values: Sequence[float],
     confidence: float = DEFAULT_CONFIDENCE,
     *,
-    in_time_order: bool = False,
+    correlation: float = 0.0,
 ) -> Interval:
     """The mean with Student's t interval.
 
-    `in_time_order` is for values that were measured one after another on one machine. Neighbours
-    are then often alike, so the interval uses `independent_values` instead of all values. Raises
+    Values that were measured one after another on one machine are often like their neighbours.
+    `correlation` is that of neighbours (`neighbour_correlation`); it widens the interval. Raises
     `StatisticsError` when `values` is empty or has a number that is not finite.
     """
     check_values(values)
@@ -206,31 +207,50 @@ def mean(
     centre = min(max(centre, min(values)), max(values))
     if n == 1:
         return Interval(centre, -math.inf, math.inf, 1, confidence)
-    variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
-    independent = independent_values(values) if in_time_order else float(n)
-    degrees = max(1, math.floor(independent) - 1)
-    half_width = t_quantile(confidence, degrees) * math.sqrt(variance / independent)
+    independent = independent_values(n, correlation)
+    spread = math.sqrt(_variance(values) / independent)
+    half_width = t_quantile(confidence, math.floor(degrees_of(n, independent))) * spread
     return Interval(centre, centre - half_width, centre + half_width, n, confidence)
 
 
-def independent_values(values: Sequence[float]) -> float:
-    """The number of independent values that would bound the mean as closely as these values do.
+def neighbour_correlation(series: Iterable[Sequence[float]]) -> float:
+    """The correlation of neighbours in time, from all series of one quantity in a run.
 
-    It is n (1 - r) / (1 + r), at most n, for n values whose neighbours have the correlation r
-    (Bayley and Hammersley, The Effective Number of Independent Observations, JRSS Supplement 8,
-    1946). A short series underestimates r by (1 + 4 r) / n (Kendall, Biometrika 41, 1954), which is
-    added back.
+    A dozen values determine their own correlation badly, so the series are pooled: all points of a
+    run share the machine and its disturbances. A short series underestimates the correlation r by
+    (1 + 4 r) / n (Kendall, Biometrika 41, 1954), which is added back. The result is from 0 to
+    `MOST_CORRELATION`; it is 0 without a series of three values that differ.
     """
-    n = len(values)
-    centre = math.fsum(values) / n
-    deviations = [value - centre for value in values]
-    squares = math.fsum(value**2 for value in deviations)
-    if n < 3 or squares == 0:
-        return float(n)
-    neighbours = math.fsum(first * second for first, second in pairwise(deviations)) / squares
-    correlation = neighbours + (1 + 4 * neighbours) / n
-    correlation = min(max(correlation, 0.0), MOST_CORRELATION)
+    estimates = []
+    for values in series:
+        n = len(values)
+        centre = math.fsum(values) / n if n else 0.0
+        deviations = [value - centre for value in values]
+        squares = math.fsum(value**2 for value in deviations)
+        if n >= 3 and squares > 0:
+            products = math.fsum(first * second for first, second in pairwise(deviations))
+            estimates.append(products / squares + (1 + 4 * products / squares) / n)
+    if not estimates:
+        return 0.0
+    return min(max(math.fsum(estimates) / len(estimates), 0.0), MOST_CORRELATION)
+
+
+def independent_values(n: int, correlation: float) -> float:
+    """The number of independent values that bound a mean as closely as `n` correlated ones.
+
+    It is n (1 - r) / (1 + r) if neighbours have the correlation r (Bayley and Hammersley, The
+    Effective Number of Independent Observations, JRSS Supplement 8, 1946).
+    """
     return n * (1 - correlation) / (1 + correlation)
+
+
+def degrees_of(n: int, independent: float) -> float:
+    """The degrees of freedom of the variance of `n` values: at least half of those of n.
+
+    With fewer, the interval of a dozen values is several times wider, and contains the true value
+    hardly more often (`benches/window_intervals.py`).
+    """
+    return max(1.0, (n - 1) / 2, independent - 1)
 
 
 def median(values: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> Interval:
@@ -265,33 +285,29 @@ def difference(
     second: Sequence[float],
     confidence: float = DEFAULT_CONFIDENCE,
     *,
-    in_time_order: bool = False,
+    correlation: float = 0.0,
 ) -> Interval:
     """The mean of `second` minus the mean of `first`, for two samples without pairs.
 
     Welch's interval (1947) allows different variances. The degrees of freedom are rounded down,
-    which makes the interval a little wider. `n` is the size of the smaller sample. `in_time_order`
-    is as for `mean`. Raises `StatisticsError` when a sample is empty or has a number that is not
+    which makes the interval a little wider. `n` is the size of the smaller sample. `correlation` is
+    as for `mean`. Raises `StatisticsError` when a sample is empty or has a number that is not
     finite.
     """
-    one, other = mean(first, confidence), mean(second, confidence)
-    value, n = other.value - one.value, min(one.n, other.n)
+    centres = [mean(values, confidence).value for values in (first, second)]
+    value, n = centres[1] - centres[0], min(len(first), len(second))
     if n == 1:
         return Interval(value, -math.inf, math.inf, n, confidence)
-    counts = [
-        max(2.0, independent_values(values)) if in_time_order else float(len(values))
-        for values in (first, second)
-    ]
-    shares = [
-        _variance(values) / count for values, count in zip((first, second), counts, strict=True)
-    ]
+    counts = [independent_values(len(values), correlation) for values in (first, second)]
+    degrees = [degrees_of(len(v), count) for v, count in zip((first, second), counts, strict=True)]
+    shares = [_variance(v) / count for v, count in zip((first, second), counts, strict=True)]
     spread = math.fsum(shares)
     if spread == 0:
         return Interval(value, value, value, n, confidence)
-    weights = math.fsum(share**2 / (count - 1) for share, count in zip(shares, counts, strict=True))
+    weights = math.fsum(share**2 / own for share, own in zip(shares, degrees, strict=True))
     # Rounding must not put the degrees below those of the smaller sample.
-    degrees = max(1, math.floor(min(counts)) - 1, math.floor(spread**2 / weights))
-    half_width = t_quantile(confidence, degrees) * math.sqrt(spread)
+    together = max(math.floor(min(degrees)), math.floor(spread**2 / weights))
+    half_width = t_quantile(confidence, together) * math.sqrt(spread)
     return Interval(value, value - half_width, value + half_width, n, confidence)
 
 
@@ -310,8 +326,8 @@ def paired_ratio(
     """The geometric mean ratio of two systems that ran with the same seeds.
 
     Pair i has one seed, whose effect on both systems cancels out. The interval is Student's on the
-    logarithms of the ratios, so exchanging the systems inverts it. `in_time_order` is as for
-    `mean`.
+    logarithms of the ratios, so exchanging the systems inverts it. `in_time_order` is for pairs
+    that were measured one after another, whose neighbours may be alike.
 
     Raises `StatisticsError` when the lengths differ or a number is not positive.
     """
@@ -322,7 +338,8 @@ def paired_ratio(
             "expected one of each for every seed"
         )
     ratios = [a - b for a, b in zip(first, second, strict=True)]
-    return mean(ratios, confidence, in_time_order=in_time_order).map(_exp)
+    correlation = neighbour_correlation([ratios]) if in_time_order else 0.0
+    return mean(ratios, confidence, correlation=correlation).map(_exp)
 
 
 def unpaired_ratio(
@@ -334,11 +351,12 @@ def unpaired_ratio(
 ) -> Interval:
     """The ratio of the geometric means of two samples that have no seeds in common.
 
-    Welch's interval of the logarithms (see `difference`). Raises `StatisticsError` when a number is
-    not positive.
+    Welch's interval of the logarithms (see `difference`). `in_time_order` is as for `paired_ratio`.
+    Raises `StatisticsError` when a number is not positive.
     """
     first, second = _logarithms(denominators), _logarithms(numerators)
-    return difference(first, second, confidence, in_time_order=in_time_order).map(_exp)
+    correlation = neighbour_correlation([first, second]) if in_time_order else 0.0
+    return difference(first, second, confidence, correlation=correlation).map(_exp)
 
 
 def _logarithms(values: Sequence[float]) -> list[float]:

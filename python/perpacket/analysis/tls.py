@@ -13,7 +13,7 @@ from typing import Final
 
 from perpacket.analysis.analysis import Analysis
 from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.statistics import Interval, mean
+from perpacket.analysis.statistics import Interval, mean, neighbour_correlation
 from perpacket.errors import ConfigurationError
 from perpacket.study.point import Point
 
@@ -82,12 +82,13 @@ def fitted_costs(
         if not fits:
             continue
         request, handshake, byte, *_ = zip(*fits, strict=True)
+        alike = neighbour_correlation((request, handshake, byte))
         yield TlsCost(
             server,
             security,
-            mean(handshake, confidence, in_time_order=True),
-            mean([NS_PER_US * one for one in byte], confidence, in_time_order=True),
-            mean(request, confidence, in_time_order=True),
+            mean(handshake, confidence, correlation=alike),
+            mean([NS_PER_US * one for one in byte], confidence, correlation=alike),
+            mean(request, confidence, correlation=alike),
             _worst(added, [sum(one) / len(one) for one in (request, handshake, byte)]),
         )
 
