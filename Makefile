@@ -15,7 +15,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml Cargo.toml Cargo.lock $(shell find crates lab -name '*.rs' -o -name '*.toml')
+SOURCES := pyproject.toml lab/pyproject.toml Cargo.toml Cargo.lock $(shell find crates lab -name '*.rs' -o -name '*.toml')
 
 # With these settings the build takes a third of the time. `pip install` without make uses the release
 # settings, which optimize the whole program. Before measuring our own server's speed, set up with
@@ -27,7 +27,7 @@ export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 	live-tests test-full test-applications check docs pages wheels bench fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
-install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent --editable
+install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent --editable ./lab --editable
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -35,7 +35,7 @@ setup-dev: $(VENV)/.installed-dev
 # The emulator's plugin is a library that QEMU loads. The package and its wheels contain it as a file.
 PLUGIN := libperpacket_emulate_plugin.so
 plugin = cargo build --release --locked --quiet --package perpacket-emulate-plugin && \
-	cp target/release/$(PLUGIN) python/perpacket/emulate/
+	cp target/release/$(PLUGIN) lab/perpacket_lab/emulate/
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -111,7 +111,7 @@ pages: setup-dev
 
 wheels: $(BIN)/python
 	$(plugin)
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./crates/agent
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./lab ./crates/agent
 
 bench:
 	cargo bench --package perpacket-benches --locked

@@ -29,12 +29,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from perpacket.analysis.statistics import mean, paired_ratio
-from perpacket.emulate import files, kernel, qemu, runs, work
-from perpacket.emulate import machine as emulated
-from perpacket.emulate.archive import Archive
-from perpacket.emulate.machine import OPTIONS
-from perpacket.emulate.prepared import Prepared, prepare
-from perpacket.emulate.settings import Memory, Settings
+from perpacket_lab.emulate import files, kernel, qemu, runs, work
+from perpacket_lab.emulate import machine as emulated
+from perpacket_lab.emulate.archive import Archive
+from perpacket_lab.emulate.machine import OPTIONS
+from perpacket_lab.emulate.prepared import Prepared, prepare
+from perpacket_lab.emulate.settings import Memory, Settings
 
 BAR = 0.5
 FRAMES_BAR = 5000
@@ -67,7 +67,7 @@ def first_files(original: bytes, requests: int, is_plain: bool) -> bytes:
 
     A later archive replaces files of an earlier one.
     """
-    source = files.resources.files("perpacket.emulate") / "guest" / "init"
+    source = files.resources.files("perpacket_lab.emulate") / "guest" / "init"
     head = source.read_text().partition("store() {")[0]
     own = Archive()
     own.add("init", (head + WORK.replace("REQUESTS", str(requests))).encode(), executable=True)

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from perpacket import _core
+from perpacket_lab import _core
 
 BAR = 0.15
 CONNECTIONS = (4, 32, 128, 512, 2048)

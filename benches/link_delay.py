@@ -28,8 +28,8 @@ from typing import Any
 
 from perpacket.analysis import statistics
 from perpacket.errors import PerpacketError
-from perpacket.measure import hosts
-from perpacket.run.environment import describe
+from perpacket_lab.measure import hosts
+from perpacket_lab.run.environment import describe
 
 PORT = 9000
 PACKET_BYTES = 1472

@@ -31,7 +31,7 @@ from statistics import median
 
 from perpacket.analysis.statistics import paired_ratio
 from perpacket.measure.agent import find as installed_agent
-from perpacket.measure.media import gstreamer
+from perpacket_lab.measure.media import gstreamer
 
 LATENESS_LIMIT_US = 5000.0
 RATE_BPS = 300_000

@@ -31,8 +31,8 @@ from statistics import median, quantiles
 
 from perpacket.analysis import statistics
 from perpacket.analysis.statistics import Interval, mean, neighbour_correlation
-from perpacket.demo import live
-from perpacket.run import start
+from perpacket_lab.demo import live
+from perpacket_lab.run import start
 
 Run = Sequence[Sequence[float]]
 """The values of each point of a run, in the order of its blocks."""

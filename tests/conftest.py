@@ -17,16 +17,16 @@ import perpacket
 import quiet
 import requirements
 from patience import be_patient
-from perpacket.analysis.analysis import Analysis, analyze
-from perpacket.run import start
-from perpacket.run.directory import RunDirectory
-from perpacket.show import html as report
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import Analysis, analyze
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show import html as report
+from perpacket_lab.study.study import Study
 from probes import need
 from requirements import skip
 
 if TYPE_CHECKING:
-    from perpacket.emulate.session import Session
+    from perpacket_lab.emulate.session import Session
 
 # The time of an example depends on the machine; every test run uses the same examples.
 settings.register_profile(
@@ -61,7 +61,7 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def session() -> Session:
     """A prepared emulated machine; a test without QEMU or a kernel is skipped."""
-    from perpacket.emulate.session import Guest, open_session
+    from perpacket_lab.emulate.session import Guest, open_session
 
     need("qemu")
     return open_session(Guest(), lambda text: None)
@@ -79,15 +79,15 @@ def patience() -> Iterator[None]:
 def fake_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the compiled core by the fake one."""
     module = fake.module()
-    monkeypatch.setitem(sys.modules, "perpacket._core", module)
+    monkeypatch.setitem(sys.modules, "perpacket_lab._core", module)
     monkeypatch.setattr(perpacket, "_core", module, raising=False)
 
 
 @pytest.fixture
 def fake_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a stub instead of the report: drawing takes seconds and has other tests."""
-    monkeypatch.setattr("perpacket.show.html.write", fake.stub_report)
-    monkeypatch.setattr("perpacket.show.html.write_charts", fake.stub_charts)
+    monkeypatch.setattr("perpacket_lab.show.html.write", fake.stub_report)
+    monkeypatch.setattr("perpacket_lab.show.html.write_charts", fake.stub_charts)
 
 
 @pytest.fixture(scope="session")

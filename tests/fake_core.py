@@ -1,4 +1,4 @@
-"""A fake `perpacket._core`: it computes results from the arguments, at once.
+"""A fake `perpacket_lab._core`: it computes results from the arguments, at once.
 
 It has the interface of the core (errors, JSON text, cancelling), so that the Python front is tested
 without simulations. `python tests/fake_core.py ARGUMENTS` is the command line with the fake core.
@@ -14,8 +14,6 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
-
-import perpacket
 
 RUN_S = "FAKE_CORE_RUN_S"
 """Environment variable: the duration of a run, in seconds."""
@@ -182,7 +180,7 @@ def trace_convert(*arguments: object) -> str:
 
 def module() -> ModuleType:
     """The fake core as a module."""
-    fake = ModuleType("perpacket._core")
+    fake = ModuleType("perpacket_lab._core")
     for item in (ConfigurationError, TraceError, Interrupted, Simulation):
         setattr(fake, item.__name__, item)
     fake.trace_info, fake.trace_convert, fake.trace_synthesize = (  # type: ignore[attr-defined]
@@ -207,9 +205,10 @@ def stub_charts(analysis: object, folder: Path, *, dark: bool = False) -> list[P
 
 
 if __name__ == "__main__":
+    import perpacket_lab
     from perpacket.cli import main
-    from perpacket.show import html
+    from perpacket_lab.show import html
 
-    sys.modules["perpacket._core"] = perpacket._core = module()
+    sys.modules["perpacket_lab._core"] = perpacket_lab._core = module()
     html.write = stub_report
     main()

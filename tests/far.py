@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patience import PATIENCE_S
-from perpacket.measure import agent, hosts
+from perpacket.measure import agent
 from perpacket.measure.hosts import contract
+from perpacket_lab.measure import hosts
 from probes import need
 from requirements import skip
 

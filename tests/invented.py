@@ -7,16 +7,16 @@ from html.parser import HTMLParser
 
 import polars as pl
 
-from perpacket.analysis.analysis import Analysis
-from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.findings import Evidence, findings_of
-from perpacket.analysis.offload import network_shares
-from perpacket.study.figure import Figure
-from perpacket.study.point import Point
-from perpacket.study.published import Published
-from perpacket.study.quantities import Row
-from perpacket.study.runner import Outcome
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import Analysis
+from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.findings import Evidence, findings_of
+from perpacket_lab.analysis.offload import network_shares
+from perpacket_lab.study.figure import Figure
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.published import Published
+from perpacket_lab.study.quantities import Row
+from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.study import Study
 
 RATES = {
     "W-0-N-N-FCFS-400": 20_000.0,

@@ -12,10 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-from perpacket.run import start
-from perpacket.run.directory import CONFIGURATION, RunDirectory
-from perpacket.run.threads import ThreadExecutor
-from perpacket.study import load
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import CONFIGURATION, RunDirectory
+from perpacket_lab.run.threads import ThreadExecutor
+from perpacket_lab.study import load
 
 WORKERS = 2
 

@@ -10,32 +10,32 @@ PATIENCE_S = 600
 """Longer than any wait on a busy machine."""
 
 DEADLINES = (
-    "run.cluster.CONNECT_S",
-    "run.cluster.MOST_WITHOUT_WORKERS_S",
-    "measure.live.GRACE_S",
-    "machine.disciplines.LIMIT_S",
-    "machine.kernel.PROBE_LIMIT_S",
-    "measure.web.files.QUICK_S",
-    "measure.media.disk.QUICK_S",
-    "measure.media.memory.QUICK_S",
-    "measure.media.runs.REPORT_S",
-    "measure.web.peers.FIND_S",
-    "measure.process_tree.READ_S",
-    "measure.router.rip.CONVERGED_S",
-    "measure.router.rip.QUICK_S",
-    "measure.router.runner.CHECK_S",
-    "measure.router.runs.PLANE_READY_S",
-    "measure.web.runs.READY_S",
-    "measure.host_files.QUICK_S",
-    "measure.runner.QUICK_S",
-    "measure.runs.GRACE_S",
-    "measure.runs.READY_S",
-    "measure.hosts.machines.COMMAND_S",
-    "measure.hosts.machines.CONNECT_S",
-    "measure.hosts.machines.COPY_S",
-    "measure.hosts.namespaces.READY_S",
-    "measure.hosts.namespaces.REPORT_S",
-    "measure.hosts.routed.STEER_S",
+    "perpacket_lab.run.cluster.CONNECT_S",
+    "perpacket_lab.run.cluster.MOST_WITHOUT_WORKERS_S",
+    "perpacket.measure.live.GRACE_S",
+    "perpacket.machine.disciplines.LIMIT_S",
+    "perpacket.machine.kernel.PROBE_LIMIT_S",
+    "perpacket_lab.measure.web.files.QUICK_S",
+    "perpacket_lab.measure.media.disk.QUICK_S",
+    "perpacket_lab.measure.media.memory.QUICK_S",
+    "perpacket_lab.measure.media.runs.REPORT_S",
+    "perpacket_lab.measure.web.peers.FIND_S",
+    "perpacket_lab.measure.process_tree.READ_S",
+    "perpacket_lab.measure.router.rip.CONVERGED_S",
+    "perpacket_lab.measure.router.rip.QUICK_S",
+    "perpacket_lab.measure.router.runner.CHECK_S",
+    "perpacket_lab.measure.router.runs.PLANE_READY_S",
+    "perpacket_lab.measure.web.runs.READY_S",
+    "perpacket_lab.measure.host_files.QUICK_S",
+    "perpacket_lab.measure.runner.QUICK_S",
+    "perpacket_lab.measure.runs.GRACE_S",
+    "perpacket_lab.measure.runs.READY_S",
+    "perpacket.measure.hosts.machines.COMMAND_S",
+    "perpacket.measure.hosts.machines.CONNECT_S",
+    "perpacket.measure.hosts.machines.COPY_S",
+    "perpacket_lab.measure.hosts.namespaces.READY_S",
+    "perpacket_lab.measure.hosts.namespaces.REPORT_S",
+    "perpacket_lab.measure.hosts.routed.STEER_S",
 )
 """The time limits of the product, in each module that imports one."""
 
@@ -45,7 +45,7 @@ def be_patient(setattr_of: Callable[[object, str, object], None]) -> None:
     for place in DEADLINES:
         module, _, name = place.rpartition(".")
         # Import by name, because `hosts.machines` is a function too.
-        setattr_of(importlib.import_module(f"perpacket.{module}"), name, PATIENCE_S)
+        setattr_of(importlib.import_module(module), name, PATIENCE_S)
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import pytest
 
-from perpacket.run.directory import RunDirectory
+from perpacket_lab.run.directory import RunDirectory
 from requirements import DISTURBED, skip
 
 OTHERS_MOST = 0.2

@@ -12,16 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.advise import (
-    bounds,
-    catalogue,
-    expression,
-    facts,
-    listening,
-    observation,
-    of_run,
-    servers,
-)
+from perpacket.advise import bounds, catalogue, expression, facts, listening, observation, servers
 from perpacket.advise.advice import Advice, NotApplicable, advise, judge
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
@@ -31,11 +22,12 @@ from perpacket.advise.profile import Part, Profile, folded, matcher
 from perpacket.advise.servers import Server
 from perpacket.analysis.statistics import Interval
 from perpacket.cli import agent_verbs
-from perpacket.cli.demo import live_text
-from perpacket.demo import advice as demo_advice
 from perpacket.errors import ConfigurationError
 from perpacket.show import advice as shown
-from perpacket.study.point import Point
+from perpacket_lab.analysis import advice_of_run as of_run
+from perpacket_lab.cli.demo import live_text
+from perpacket_lab.demo import advice as demo_advice
+from perpacket_lab.study.point import Point
 
 CHANGES = catalogue.load()
 

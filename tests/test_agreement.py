@@ -14,27 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.agreement import emulated as emulated_agreement
-from perpacket.analysis.agreement.handoff import INPUT_CONNECTIONS
-from perpacket.analysis.analysis import analyze
-from perpacket.analysis.methods import (
-    Agreement,
-    MethodComparison,
-    MethodValue,
-)
 from perpacket.cli import app
-from perpacket.emulate.runner import plan_of
 from perpacket.errors import MachineLacks
-from perpacket.measure.plan import parameters_of, validated
-from perpacket.measure.web.plan import Plan
-from perpacket.models import handoff
-from perpacket.run import configuration_file, start
-from perpacket.run.directory import RunDirectory
-from perpacket.study import library
-from perpacket.study.lengths import LENGTHS, Length
-from perpacket.study.point import Point
-from perpacket.study.runner import Divided, Outcome, SetupDescription
-from perpacket.study.study import Study
+from perpacket_lab.analysis.agreement import emulated as emulated_agreement
+from perpacket_lab.analysis.agreement.handoff import INPUT_CONNECTIONS
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.analysis.methods import Agreement, MethodComparison, MethodValue
+from perpacket_lab.emulate.runner import plan_of
+from perpacket_lab.measure.plan import parameters_of, validated
+from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.models import handoff
+from perpacket_lab.run import configuration_file, start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.study import library
+from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Divided, Outcome, SetupDescription
+from perpacket_lab.study.study import Study
 
 SEEDS = (1, 2, 3)
 COSTS = handoff.Costs(40e-6, 15e-6, 15e-6, 30e-6)

@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 
 from perpacket.errors import ConfigurationError, RunFailed
-from perpacket.measure import hosts
-from perpacket.measure.applications import file, packages, preparation, running, sessions
-from perpacket.measure.applications.file import Definition
-from perpacket.measure.applications.folder import Folder
 from perpacket.measure.hosts import record
 from perpacket.measure.hosts.record import start_ticks
-from perpacket.measure.runner import ProbeResult
-from perpacket.measure.web.plan import Plan
-from perpacket.measure.web.runner import Lacks, impossible
-from perpacket.measure.web.summary import RunReports, summarize
+from perpacket_lab.measure import hosts
+from perpacket_lab.measure.applications import file, packages, preparation, running, sessions
+from perpacket_lab.measure.applications.file import Definition
+from perpacket_lab.measure.applications.folder import Folder
+from perpacket_lab.measure.runner import ProbeResult
+from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.runner import Lacks, impossible
+from perpacket_lab.measure.web.summary import RunReports, summarize
 from probes import need
 from requirements import skip
 

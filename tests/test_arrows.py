@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "python" / "perpacket"
+PACKAGES = {
+    "perpacket": ROOT / "python" / "perpacket",
+    "perpacket_lab": ROOT / "lab" / "perpacket_lab",
+}
+"""The folder of each distribution's package: the operator's floor, and the lab."""
 
 CRATES: dict[str, set[str]] = {
     "cost": set(),
@@ -40,28 +44,38 @@ CRATES: dict[str, set[str]] = {
 }
 """The crates of this workspace on which each crate may depend. All tests may use `requirements`."""
 
-FRONT = {"__init__": {"library", "show", "simulation"}, "_core": set[str]()}
-"""Modules without a row in ARCHITECTURE.md. `__init__` is `import perpacket`; it loads the modules
-of a name at its first use, so every module may import it."""
+FRONT = {"perpacket": {"lab"}, "perpacket_lab": set[str](), "perpacket_lab._core": set[str]()}
+"""Modules without a row in ARCHITECTURE.md. `perpacket` loads the modules of a public name at its
+first use, so every module may import it."""
 
 
-def packages() -> dict[str, set[str]]:
-    """The Python table of ARCHITECTURE.md: what each module or package may import.
+def rows() -> dict[str, set[str]]:
+    """The Python tables of ARCHITECTURE.md: the modules that each module or package may import.
 
-    An entry such as `analysis.statistics` allows that module of a package alone.
+    All names are full. The lab may also import the operator's floor, except its command line.
     """
-    text = (ROOT / "ARCHITECTURE.md").read_text().partition("### Python")[2]
-    lines = text.partition("|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    found = dict(FRONT)
-    for names, _, uses in rows:
-        below = {use.strip("` ") for use in uses.split(",")} - {"nothing"}
-        for name in names.split(","):
-            found[name.strip("`/ ")] = below
-    return found | {"cli": set(found) - {"cli"}}
+    found = {name: {f"perpacket.{below}" for below in uses} for name, uses in FRONT.items()}
+    for package, folder in PACKAGES.items():
+        place = folder.relative_to(ROOT)
+        text = (ROOT / "ARCHITECTURE.md").read_text().partition(f"#### `{place}/`")[2]
+        lines = text.partition("|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+        for line in lines:
+            name, _, uses = (cell.strip() for cell in line.strip("|").split("|"))
+            below = {use.strip("` ") for use in uses.split(",")} - {"nothing"}
+            found[f"{package}.{name.strip('`/ ')}"] = {f"{package}.{use}" for use in below}
+        floor = {name for name in found if name.startswith(f"{package}.")}
+        found[f"{package}.cli"] = floor
+    operator = {name for name in found if name.startswith("perpacket.")}
+    for name, allowed in found.items():
+        allowed.add("perpacket")
+        if name.startswith("perpacket_lab."):
+            allowed.update(operator | {"perpacket_lab"})
+            if name != "perpacket_lab.cli":
+                allowed.remove("perpacket.cli")
+    return found
 
 
-PACKAGES = packages()
+ROWS = rows()
 
 HEAVY = {"polars", "altair", "numpy", "vl_convert", "distributed"}
 """Imported inside functions, except in `show`, so that help and version print at once."""
@@ -135,13 +149,16 @@ def test_the_core_touches_no_clock_socket_environment_or_file_of_its_own(folder:
 
 
 def sources() -> list[Path]:
-    """Every Python file of the package."""
-    return sorted(PACKAGE.rglob("*.py"))
+    """Every Python file of the packages."""
+    return sorted(file for folder in PACKAGES.values() for file in folder.rglob("*.py"))
 
 
 def module_name(file: Path) -> str:
-    """The name of a module, such as `run.start`; `__init__.py` has the package's name."""
-    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    """The full name of a module, such as `perpacket_lab.run.start`."""
+    package, folder = next(
+        (name, folder) for name, folder in PACKAGES.items() if file.is_relative_to(folder)
+    )
+    parts = (package, *file.relative_to(folder).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -149,15 +166,20 @@ MODULES = {module_name(file): file for file in sources()}
 """Every module's file."""
 
 
-def home(file: Path) -> str:
-    """The module or package of the table that a file belongs to."""
-    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def home(module: str) -> str:
+    """The row of the tables that a module belongs to."""
+    return ".".join(module.split(".")[:2])
+
+
+def is_own(module: str) -> bool:
+    """Whether a module is of these packages."""
+    return module.partition(".")[0] in PACKAGES
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """Every module a tree imports; a name imported from `perpacket` is `perpacket.name`.
+    """Every module a tree imports, with its full name.
 
-    A module imported from a package is `perpacket.package.module`.
+    A name of a package that is no module stands for the package.
     """
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -166,31 +188,26 @@ def imported(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, "imports are absolute"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            own = {name for name in names if name.removeprefix("perpacket.") in MODULES}
-            if node.module == "perpacket":
-                found |= names
-            else:
-                found |= own | ({node.module} if len(own) < len(names) else set())
+            own = {name for name in names if name in MODULES or name in ROWS}
+            found |= own | ({node.module} if len(own) < len(names) else set())
     return found
 
 
-@pytest.mark.parametrize("file", sources(), ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_a_module_imports_those_below_it_alone(file: Path) -> None:
-    assert home(file) in PACKAGES, f"{home(file)} is new: ARCHITECTURE.md lacks what it may import"
-    allowed = PACKAGES[home(file)] | {home(file)}
-    for name in imported(ast.parse(file.read_text())):
-        below = name.removeprefix("perpacket.")
-        # Other names are those of `__init__`.
-        if name != below and below.partition(".")[0] in PACKAGES:
-            parts = below.split(".")
-            ways = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
-            assert ways & allowed, f"{below} is not in the row of {home(file)} in ARCHITECTURE.md"
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_imports_those_below_it_alone(name: str) -> None:
+    assert home(name) in ROWS, f"{home(name)} is new: ARCHITECTURE.md lacks what it may import"
+    tree = ast.parse(MODULES[name].read_text())
+    for below in run_imports(tree) if name == "perpacket" else imported(tree):
+        if is_own(below) and home(below) != home(name):
+            assert home(below) in ROWS[home(name)], (
+                f"{below} is not in the row of {home(name)} in ARCHITECTURE.md"
+            )
 
 
 @pytest.mark.parametrize(
     "file",
-    [file for file in sources() if home(file) != "show"],
-    ids=lambda file: str(file.relative_to(PACKAGE)),
+    [file for name, file in MODULES.items() if home(name) != "perpacket_lab.show"],
+    ids=lambda file: str(file.relative_to(ROOT)),
 )
 def test_heavy_packages_are_imported_where_they_are_used(file: Path) -> None:
     imports: list[ast.stmt] = [
@@ -202,14 +219,14 @@ def test_heavy_packages_are_imported_where_they_are_used(file: Path) -> None:
     assert not {name.partition(".")[0] for name in names} & HEAVY
 
 
-WITHIN_FUNCTIONS = {"emulate.structures": {"emulate.report"}}
+WITHIN_FUNCTIONS = {"perpacket_lab.emulate.structures": {"perpacket_lab.emulate.report"}}
 """The only imports against the order of the modules: the module itself imports the other."""
 
 
 def test_no_module_imports_itself_through_others() -> None:
     left = {
         name: run_imports(ast.parse(file.read_text()))
-        - {name, ""}
+        - {name, *PACKAGES}
         - WITHIN_FUNCTIONS.get(name, set())
         for name, file in MODULES.items()
     }
@@ -227,7 +244,7 @@ def run_imports(tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
-    return {name.removeprefix("perpacket.") for name in imported(tree)} & MODULES.keys()
+    return imported(tree) & MODULES.keys()
 
 
 def canonical(name: str) -> str:
@@ -239,36 +256,43 @@ OF_THE_SYSTEM = {"gi"}
 """Imported only by programs that the system's Python runs (`measure/media/gstreamer_server.py`)."""
 
 
-def test_modules_import_the_declared_packages_and_every_declared_one_is_imported() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extra = project["optional-dependencies"]["cluster"]
+@pytest.mark.parametrize(
+    ("package", "manifest", "extra"),
+    [("perpacket", "pyproject.toml", ""), ("perpacket_lab", "lab/pyproject.toml", "cluster")],
+)
+def test_modules_import_the_declared_packages_and_every_declared_one_is_imported(
+    package: str, manifest: str, extra: str
+) -> None:
+    project = tomllib.loads((ROOT / manifest).read_text())["project"]
     declared = {
         canonical(re.split(r"[<>=~!\[ ]", requirement)[0])
-        for requirement in (*project["dependencies"], *extra)
+        for requirement in (
+            *project["dependencies"],
+            *(project["optional-dependencies"][extra] if extra else ()),
+        )
     }
-    trees = (ast.parse(file.read_text()) for file in sources())
+    trees = (ast.parse(file.read_text()) for file in PACKAGES[package].rglob("*.py"))
     names = {name.partition(".")[0] for tree in trees for name in imported(tree)}
-    others = names - set(sys.stdlib_module_names) - {"perpacket"} - OF_THE_SYSTEM
+    others = names - set(sys.stdlib_module_names) - set(PACKAGES) - OF_THE_SYSTEM
     distributions = packages_distributions()
     found = {canonical(distributions[name][0]) for name in others}
     # The agent is an executable, which no module imports.
-    assert found == declared - {"perpacket-agent"}
+    assert found == declared - {"perpacket-agent", "perpacket"}
 
 
-FOUND_BY_FOLDER = ("show.charts.", "measure.applications.library.")
+FOUND_BY_FOLDER = ("perpacket_lab.show.charts.", "perpacket_lab.measure.applications.library.")
 """Modules that are found in their folder: kinds of charts, and programs of applications."""
 
 
 def test_every_module_is_imported_or_named_by_another() -> None:
     texts = {name: file.read_text() for name, file in MODULES.items()}
-    used = {"", "cli.__main__"}
+    used = {*PACKAGES, "perpacket.cli.__main__"}
     for text in texts.values():
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("perpacket"):
-                base = (node.module or "").removeprefix("perpacket").removeprefix(".")
-                used |= {base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)}
+            if isinstance(node, ast.ImportFrom) and is_own(node.module or ""):
+                used |= {node.module or "", *(f"{node.module}.{one.name}" for one in node.names)}
             elif isinstance(node, ast.Import):
-                used |= {alias.name.removeprefix("perpacket.") for alias in node.names}
+                used |= {alias.name for alias in node.names}
     left = [
         name
         for name in MODULES
@@ -278,7 +302,7 @@ def test_every_module_is_imported_or_named_by_another() -> None:
     for name in left:
         folder, _, last = name.rpartition(".")
         by_path = any(
-            re.search(rf"perpacket\.{re.escape(name)}\b", text)
+            re.search(rf"\b{re.escape(name)}\b", text)
             for other, text in texts.items()
             if other != name
         )

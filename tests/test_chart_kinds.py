@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from perpacket.show.charts import figures
-from perpacket.study.figure import FigureKind
+from perpacket_lab.show.charts import figures
+from perpacket_lab.study.figure import FigureKind
 
 
 def test_every_kind_of_figure_has_a_chart_and_every_chart_a_kind() -> None:

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from perpacket.analysis import contests
-from perpacket.analysis.changes import NOT_DISTINGUISHABLE
-from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.findings import change_text
-from perpacket.analysis.published import Verdict, judge
-from perpacket.analysis.run_comparison import Sides, read_rule
-from perpacket.study.contest import Contest
-from perpacket.study.point import Point
-from perpacket.study.quantities import Row
+from perpacket.analysis.ratios import read_rule
+from perpacket_lab.analysis import contests
+from perpacket_lab.analysis.changes import NOT_DISTINGUISHABLE
+from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.findings import change_text
+from perpacket_lab.analysis.published import Verdict, judge
+from perpacket_lab.analysis.run_comparison import Sides
+from perpacket_lab.study.contest import Contest
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.quantities import Row
 from test_studies import figure
 
 RATE = 50_000.0

@@ -23,7 +23,7 @@ from patience import PATIENCE_S
 from perpacket.cli import app, termination
 
 FAKE = Path(__file__).with_name("fake_core.py")
-HEAVY = ("polars", "altair", "numpy", "perpacket._core")
+HEAVY = ("polars", "altair", "numpy", "perpacket_lab._core")
 
 pytestmark = pytest.mark.usefixtures("fake_core", "fake_report")
 
@@ -212,7 +212,7 @@ def test_an_unwritable_folder_is_an_error_before_the_work(
     perpacket: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)  # the superuser may write everywhere
-    monkeypatch.setattr("perpacket.demo.run", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr("perpacket_lab.demo.run", lambda *_, **__: pytest.fail("it was run"))
     done = perpacket("demo", "--output", str(tmp_path / "x.html"))
     assert done.status == 2
     assert f"{tmp_path} cannot be written to" in done.err
@@ -302,7 +302,7 @@ def test_a_panic_of_the_simulator_exits_with_4(perpacket: CommandLine, tmp_path:
 def test_an_unexpected_error_has_a_traceback_and_exits_with_4(
     perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perpacket.study.library.names", lambda: 1 / 0)
+    monkeypatch.setattr("perpacket_lab.study.library.names", lambda: 1 / 0)
     done = perpacket("study", "list")
     assert done.status == 4
     assert "Traceback" in done.err
@@ -313,8 +313,8 @@ def test_an_unexpected_error_has_a_traceback_and_exits_with_4(
 def test_without_the_core_the_exit_status_is_3_with_a_hint(
     perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "perpacket._core", None)
-    monkeypatch.delattr("perpacket._core")
+    monkeypatch.setitem(sys.modules, "perpacket_lab._core", None)
+    monkeypatch.delattr("perpacket_lab._core")
     done = perpacket(*arguments)
     assert done.status == 3
     assert "make setup" in done.err

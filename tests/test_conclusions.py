@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis import published_score
-from perpacket.analysis.analysis import analyze
-from perpacket.analysis.conclusions import Truth, conclusions_of, paragraph
-from perpacket.analysis.published import Comparison, Verdict, judge
 from perpacket.analysis.statistics import mean
 from perpacket.cli import app
-from perpacket.emulate.runner import EmulatedRunner
-from perpacket.run import start
-from perpacket.study import library
-from perpacket.study.point import Point
-from perpacket.study.published import Published
-from perpacket.study.runner import Outcome, SetupDescription
+from perpacket_lab.analysis import published_score
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.analysis.conclusions import Truth, conclusions_of, paragraph
+from perpacket_lab.analysis.published import Comparison, Verdict, judge
+from perpacket_lab.emulate.runner import EmulatedRunner
+from perpacket_lab.run import start
+from perpacket_lab.study import library
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.published import Published
+from perpacket_lab.study.runner import Outcome, SetupDescription
 
 
 def compared(conclusion: str, changes: list[float], **bounds: float) -> Comparison:

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from perpacket.cli import app
-from perpacket.emulate import report, runs
-from perpacket.emulate.footprint import footprint
-from perpacket.emulate.prepared import Prepared
-from perpacket.emulate.session import Session
-from perpacket.emulate.settings import Memory, Scenario, Settings
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket_lab.emulate import report, runs
+from perpacket_lab.emulate.footprint import footprint
+from perpacket_lab.emulate.prepared import Prepared
+from perpacket_lab.emulate.session import Session
+from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
@@ -154,7 +154,7 @@ def test_a_kernel_without_types_has_no_structures(session: Session, tmp_path: Pa
 
 
 def test_a_replay_equals_the_emulation_that_was_recorded(session: Session, tmp_path: Path) -> None:
-    from perpacket.emulate.replay import replay
+    from perpacket_lab.emulate.replay import replay
 
     settings = replace(SMALL, memory=Memory.of("64K:2", "256K:16", "exclusive", "none", 64, "none"))
     file = tmp_path / "web.rec"
@@ -237,7 +237,7 @@ def test_the_shell_runs_commands_in_the_guest() -> None:
 
 
 def test_a_recording_whose_name_has_a_comma_is_complete(session: Session, tmp_path: Path) -> None:
-    from perpacket.emulate.replay import replay
+    from perpacket_lab.emulate.replay import replay
 
     # These caches need accesses that a filtered recording lacks.
     settings = replace(SMALL, memory=Memory.of("2K:1", "256K:16", "inclusive", "none", 16, "none"))
@@ -249,7 +249,7 @@ def test_a_recording_whose_name_has_a_comma_is_complete(session: Session, tmp_pa
 def test_a_recording_with_every_access_has_the_same_misses_of_translations(
     session: Session, tmp_path: Path
 ) -> None:
-    from perpacket.emulate.replay import replay
+    from perpacket_lab.emulate.replay import replay
 
     file = tmp_path / "every.rec"
     inclusive = Memory.of("64K:2", "256K:16", "inclusive", "none", 0, "invalidate")

@@ -19,7 +19,8 @@ import pytest
 import requirements
 from perpacket import executables
 from perpacket.cli import app
-from perpacket.emulate import (
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket_lab.emulate import (
     caches,
     folders,
     install,
@@ -31,10 +32,9 @@ from perpacket.emulate import (
     structures,
     work,
 )
-from perpacket.emulate.archive import Archive
-from perpacket.emulate.settings import Memory, Scenario, Settings
-from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.show import emulation
+from perpacket_lab.emulate.archive import Archive
+from perpacket_lab.emulate.settings import Memory, Scenario, Settings
+from perpacket_lab.show import emulation
 
 ELF = b"\x7fELF"
 
@@ -245,7 +245,7 @@ def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_n
     cache: Path,
 ) -> None:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom perpacket.emulate import folders\n"
+        "import sys, time\nfrom pathlib import Path\nfrom perpacket_lab.emulate import folders\n"
         "with folders.made(Path(sys.argv[1])) as new:\n"
         "    (new / 'state').write_text('half')\n    print('made', flush=True)\n"
         "    time.sleep(60)\n"

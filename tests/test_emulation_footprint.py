@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perpacket.cli import app
-from perpacket.emulate import footprint as footprints
 from perpacket.errors import ConfigurationError
+from perpacket_lab.emulate import footprint as footprints
 
 ROOT = Path(__file__).parents[1]
 RECORDING = ROOT / "lab" / "crates" / "emulate" / "tests" / "data" / "bulk.rec"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.emulate import folders
-from perpacket.emulate.replay import replay
-from perpacket.emulate.session import Session
-from perpacket.emulate.settings import Scenario, Settings
+from perpacket_lab.emulate import folders
+from perpacket_lab.emulate.replay import replay
+from perpacket_lab.emulate.session import Session
+from perpacket_lab.emulate.settings import Scenario, Settings
 
 SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
 LONGEST_S = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import _core
+from perpacket_lab import _core
 
 RECORDING = Path(__file__).parents[1] / "lab" / "crates" / "emulate" / "tests" / "data" / "bulk.rec"
 

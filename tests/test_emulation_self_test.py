@@ -11,12 +11,12 @@ import pytest
 
 import requirements
 from perpacket import executables
-from perpacket.emulate import folders, qemu, self_test, session
-from perpacket.emulate.prepared import Prepared
-from perpacket.emulate.qemu import Qemu
-from perpacket.emulate.self_test import Expected
 from perpacket.errors import MachineLacks
-from perpacket.machine import emulator
+from perpacket_lab.emulate import folders, qemu, self_test, session
+from perpacket_lab.emulate.prepared import Prepared
+from perpacket_lab.emulate.qemu import Qemu
+from perpacket_lab.emulate.self_test import Expected
+from perpacket_lab.machine import emulator
 
 INLINE = Path(__file__).parents[1] / "lab/crates/emulate-plugin/tests/guests/inline.c"
 """A plugin that is correct, but has inline operations."""

@@ -23,18 +23,18 @@ import perpacket
 from patience import PATIENCE_S
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
-from perpacket.run import configuration_file, processes, start
-from perpacket.run.cluster import ClusterExecutor, WorkerCheck, perform
-from perpacket.run.directory import RunDirectory
-from perpacket.run.jobs import Finished, Job
-from perpacket.run.processes import MOST_DEATHS, ProcessExecutor
-from perpacket.run.progress import Progress
-from perpacket.run.simulated_runs import execute
-from perpacket.run.threads import ThreadExecutor
-from perpacket.study import library
-from perpacket.study.point import Point
-from perpacket.study.runner import Outcome
-from perpacket.study.study import Study
+from perpacket_lab.run import configuration_file, processes, start
+from perpacket_lab.run.cluster import ClusterExecutor, WorkerCheck, perform
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.run.jobs import Finished, Job
+from perpacket_lab.run.processes import MOST_DEATHS, ProcessExecutor
+from perpacket_lab.run.progress import Progress
+from perpacket_lab.run.simulated_runs import execute
+from perpacket_lab.run.threads import ThreadExecutor
+from perpacket_lab.study import library
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.study import Study
 from travelling import TravellingRunner
 
 POINTS = tuple(Point(name, "bulk", {"name": name}) for name in ("a", "b", "c"))
@@ -219,7 +219,7 @@ def test_a_cluster_produces_the_same_bytes_when_a_worker_dies(tmp_path: Path) ->
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perpacket.run.cluster.CONNECT_S", 0.2)
+    monkeypatch.setattr("perpacket_lab.run.cluster.CONNECT_S", 0.2)
     with pytest.raises(
         MachineLacks, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"
     ) as caught:
@@ -286,7 +286,7 @@ class CountedWorkers:
 def test_a_remark_reports_the_wait_for_a_cluster_without_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("perpacket.run.cluster.CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("perpacket_lab.run.cluster.CHECK_INTERVAL_S", 0.0)
     printed: list[str] = []
     worker_check = WorkerCheck(
         ClusterExecutor("tcp://127.0.0.1:1", printed.append), CountedWorkers(2, 0, 0, 1, 1)

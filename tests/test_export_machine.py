@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from patience import eventually
-from perpacket.emulate import files, kernel, qemu
-from perpacket.emulate.archive import Archive
 from perpacket.measure import agent
+from perpacket_lab.emulate import files, kernel, qemu
+from perpacket_lab.emulate.archive import Archive
 from probes import need
 
 pytestmark = [pytest.mark.live, pytest.mark.full]

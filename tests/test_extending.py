@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from perpacket.analysis.analysis import Analysis
-from perpacket.show.charts import chart_style, drawing
-from perpacket.study import quantities
-from perpacket.study.figure import Figure
+from perpacket_lab.analysis.analysis import Analysis
+from perpacket_lab.show.charts import chart_style, drawing
+from perpacket_lab.study import quantities
+from perpacket_lab.study.figure import Figure
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 

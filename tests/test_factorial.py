@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perpacket.analysis import two_level as factorial
 from perpacket.analysis.factorial import allocate
 from perpacket.analysis.statistics import StatisticsError
-from perpacket.study import factorial
-from perpacket.study.point import StudyError
+from perpacket.errors import StudyError
 
 MEMORY_AND_CACHE = [[15.0, 18.0, 12.0], [45.0, 48.0, 51.0], [25.0, 28.0, 19.0], [75.0, 75.0, 81.0]]
 """Jain, example 18.1: a 2^2 3 design."""

@@ -18,12 +18,12 @@ import pytest
 
 import killed
 from patience import PATIENCE_S
-from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, CorruptObservation
-from perpacket.run import start, table_file
-from perpacket.run.directory import RunDirectory
-from perpacket.run.threads import ThreadExecutor
-from perpacket.study import load
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.run import start, table_file
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.run.threads import ThreadExecutor
+from perpacket_lab.study import load
 
 STUDY = """
 name = "short"
@@ -144,7 +144,7 @@ def begun(tmp_path: Path) -> RunDirectory:
 
 FULL = """
 import resource, sys
-from perpacket.analysis.analysis import analyze
+from perpacket_lab.analysis.analysis import analyze
 from perpacket.cli import app
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.show import markdown
+from perpacket_lab.show import markdown
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))

@@ -14,7 +14,6 @@ from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.machine import (
     Capability,
-    applications,
     bpf,
     disciplines,
     leftovers,
@@ -27,6 +26,7 @@ from perpacket.machine.capability import Check, Group
 from perpacket.machine.files import Files
 from perpacket.measure.cpu_lists import numbers, ranges
 from perpacket.measure.hosts import record
+from perpacket_lab.machine import applications
 
 CPU = "sys/devices/system/cpu"
 

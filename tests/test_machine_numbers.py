@@ -9,24 +9,24 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from perpacket.analysis.analysis import analyze
 from perpacket.analysis.statistics import Interval
-from perpacket.cli import study_output
 from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure.bench import runner as bench_rig
-from perpacket.measure.bench.runner import BenchPlan, BenchRunner
-from perpacket.measure.plan import validated
-from perpacket.run import start
-from perpacket.run.directory import RunDirectory
-from perpacket.show import html
-from perpacket.show.charts import drawing, heat_map
-from perpacket.study import library
-from perpacket.study.figure import Figure
-from perpacket.study.lengths import LENGTHS, Length
-from perpacket.study.point import Point
-from perpacket.study.runner import Outcome
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.cli import study_output
+from perpacket_lab.measure.bench import runner as bench_rig
+from perpacket_lab.measure.bench.runner import BenchPlan, BenchRunner
+from perpacket_lab.measure.plan import validated
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show import html
+from perpacket_lab.show.charts import drawing, heat_map
+from perpacket_lab.study import library
+from perpacket_lab.study.figure import Figure
+from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.study import Study
 from requirements import skip
 
 QUICK = (("run.duration_s", "0.001"),)

@@ -21,14 +21,14 @@ import pytest
 
 from patience import PATIENCE_S
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
-from perpacket.run import configuration_file, measured_runs, start, stopping
-from perpacket.run.directory import RunDirectory
-from perpacket.run.progress import Progress
-from perpacket.study.point import Point
-from perpacket.study.published import Published
-from perpacket.study.runner import Outcome, SetupDescription
-from perpacket.study.stopping import Stopping
-from perpacket.study.study import Study
+from perpacket_lab.run import configuration_file, measured_runs, start, stopping
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.run.progress import Progress
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.published import Published
+from perpacket_lab.study.runner import Outcome, SetupDescription
+from perpacket_lab.study.stopping import Stopping
+from perpacket_lab.study.study import Study
 
 POINTS = tuple(
     Point(f"web-{connections}c", "web", {"connections": connections})

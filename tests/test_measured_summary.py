@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from perpacket.errors import RunFailed
-from perpacket.measure.plan import validated
-from perpacket.measure.processor_counts import Ticks, idle_share, read_frames, read_ticks
-from perpacket.measure.web.plan import Plan
-from perpacket.measure.web.summary import RunReports, summarize
+from perpacket_lab.measure.plan import validated
+from perpacket_lab.measure.processor_counts import Ticks, idle_share, read_frames, read_ticks
+from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.summary import RunReports, summarize
 from test_measurement import BULK, FILE, point
 
 PROFILE = {

@@ -24,23 +24,24 @@ import pytest
 
 import fake_agent
 from patience import PATIENCE_S
-from perpacket.analysis.analysis import analyze
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure import agent, cpu_lists, programs
-from perpacket.measure import hosts as testbed
-from perpacket.measure.host_files import PREFIX
-from perpacket.measure.hosts import Host, Testbed
+from perpacket.measure import agent, cpu_lists
 from perpacket.measure.hosts.record import own_name, remove_folders, temporary_folder
-from perpacket.measure.plan import validated
-from perpacket.measure.web import files
-from perpacket.measure.web.plan import Plan
-from perpacket.measure.web.runner import WebRunner
-from perpacket.run import measured_runs, start
-from perpacket.run.directory import RunDirectory
-from perpacket.study import library
-from perpacket.study.point import Point
-from perpacket.study.runner import SetupDescription
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.measure import hosts as testbed
+from perpacket_lab.measure import programs
+from perpacket_lab.measure.host_files import PREFIX
+from perpacket_lab.measure.hosts import Host, Testbed
+from perpacket_lab.measure.plan import validated
+from perpacket_lab.measure.web import files
+from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.runner import WebRunner
+from perpacket_lab.run import measured_runs, start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.study import library
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import SetupDescription
+from perpacket_lab.study.study import Study
 from probes import need
 from quiet import skip_if_disturbed
 from requirements import skip
@@ -109,7 +110,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
-    monkeypatch.setattr("perpacket.measure.runs.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket_lab.measure.runs.LEAD_S", 0.0)
     return file
 
 
@@ -353,8 +354,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import test_measurement as t
 from patience import PATIENCE_S, be_patient
-from perpacket.run import start
-from perpacket.measure.runs import MeasuredRun
+from perpacket_lab.run import start
+from perpacket_lab.measure.runs import MeasuredRun
 
 be_patient(t.pytest.MonkeyPatch().setattr)
 path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
@@ -524,7 +525,7 @@ def test_a_failed_probe_is_not_repeated_and_omits_no_point(
         asked_hosts.append(host)
         raise RunFailed("the probe said nothing")
 
-    monkeypatch.setattr("perpacket.measure.runner.capabilities_lacking", fail)
+    monkeypatch.setattr("perpacket_lab.measure.runner.capabilities_lacking", fail)
     points = (FILE, point("any", "file", profile__events="any"))
     with WebRunner(beds.open).set_up(points) as setup:
         assert not setup.left_out

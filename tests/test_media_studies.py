@@ -22,28 +22,28 @@ from hypothesis import strategies as st
 
 import fake_agent
 from patience import PATIENCE_S
-from perpacket.analysis import variation
-from perpacket.analysis.analysis import analyze
+from perpacket.analysis.two_level import Design
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure import hosts as testbed
 from perpacket.measure.agent import find as installed_agent
 from perpacket.measure.hosts import contract as hosts
 from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.record import own_name
-from perpacket.measure.media import disk, gstreamer, memory, programs
-from perpacket.measure.media import summary as media_summary
-from perpacket.measure.media.plan import MediaPlan
-from perpacket.measure.media.runner import MediaRunner, check_commands, impossible
-from perpacket.measure.plan import RunPlan, validated
-from perpacket.measure.summary import cache_misses
-from perpacket.run import measured_runs, start
-from perpacket.show import html
-from perpacket.study import library
-from perpacket.study.factorial import Design
-from perpacket.study.lengths import LENGTHS, Length
-from perpacket.study.point import Point
-from perpacket.study.runner import Outcome, SetupDescription
+from perpacket_lab.analysis import variation
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.measure import hosts as testbed
+from perpacket_lab.measure.media import disk, gstreamer, memory, programs
+from perpacket_lab.measure.media import summary as media_summary
+from perpacket_lab.measure.media.plan import MediaPlan
+from perpacket_lab.measure.media.runner import MediaRunner, check_commands, impossible
+from perpacket_lab.measure.plan import RunPlan, validated
+from perpacket_lab.measure.summary import cache_misses
+from perpacket_lab.run import measured_runs, start
+from perpacket_lab.show import html
+from perpacket_lab.study import library
+from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome, SetupDescription
 from printed import printed_figures
 from quiet import skip_if_disturbed
 from requirements import skip
@@ -84,8 +84,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
-    monkeypatch.setattr("perpacket.measure.media.runs.LEAD_S", 0.0)
-    monkeypatch.setattr("perpacket.measure.media.plan.RAMP_LEAST_S", 0.0)
+    monkeypatch.setattr("perpacket_lab.measure.media.runs.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket_lab.measure.media.plan.RAMP_LEAST_S", 0.0)
     return file
 
 
@@ -173,7 +173,7 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(
 def test_a_server_that_does_not_report_fails_the_run(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perpacket.measure.media.runs.REPORT_S", 0.1)
+    monkeypatch.setattr("perpacket_lab.measure.media.runs.REPORT_S", 0.1)
     monkeypatch.setattr("perpacket.measure.hosts.process.documents", lambda _: [])
     with pytest.raises(RunFailed, match="did not report"):
         measured(point("any"))

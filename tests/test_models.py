@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
-from perpacket.models import (
+from perpacket_lab.models import (
     bandwidth,
     bounds,
     data_movement,

@@ -13,16 +13,16 @@ import pytest
 
 import perpacket
 from invented import BASELINE, HOSTILE, RATES
-from perpacket.analysis import run_comparison
-from perpacket.analysis.analysis import Analysis
 from perpacket.errors import ConfigurationError
-from perpacket.run import start
-from perpacket.run.directory import RunDirectory
-from perpacket.show.notebook import markup
-from perpacket.show.notebook.profiles import Profile
-from perpacket.show.notebook.runs import StudyRun, TwoRuns
-from perpacket.show.notebook.simulated import SimulatedRun
-from perpacket.study.study import Study
+from perpacket_lab.analysis import run_comparison
+from perpacket_lab.analysis.analysis import Analysis
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show.notebook import markup
+from perpacket_lab.show.notebook.profiles import Profile
+from perpacket_lab.show.notebook.runs import StudyRun, TwoRuns
+from perpacket_lab.show.notebook.simulated import SimulatedRun
+from perpacket_lab.study.study import Study
 
 TOUR = Path(__file__).parents[1] / "examples" / "tour.py"
 SHORT = (("run.warmup_packets", 2_000), ("run.packets", 6_000))
@@ -50,7 +50,7 @@ def simulated() -> SimulatedRun:
 
 
 def test_a_simulated_run_is_the_dict_of_the_simulator() -> None:
-    from perpacket import simulation
+    from perpacket_lab import simulation
 
     run = simulation.Simulation("W-1024-P-N-FCFS-400", overrides=SHORT)
     first = dict(perpacket.simulate("W-1024-P-N-FCFS-400", overrides=SHORT))

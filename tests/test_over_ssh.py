@@ -11,9 +11,9 @@ import pytest
 
 from far import ALIAS, Far, far_machine
 from patience import eventually
-from perpacket.measure.host_files import PREFIX
 from perpacket.measure.hosts import record
-from perpacket.run.directory import RunDirectory
+from perpacket_lab.measure.host_files import PREFIX
+from perpacket_lab.run.directory import RunDirectory
 from quiet import skip_if_disturbed
 
 pytestmark = pytest.mark.live
@@ -45,7 +45,7 @@ import patience
 patience.be_patient(setattr)
 from perpacket.show import html as report
 from perpacket.cli import main
-from perpacket.run.directory import RunDirectory
+from perpacket_lab.run.directory import RunDirectory
 from perpacket.measure.hosts import record
 
 records, number, *arguments = sys.argv[1:]

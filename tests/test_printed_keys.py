@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 
 from perpacket import simulate
-from perpacket.analysis import run_comparison
-from perpacket.analysis.analysis import Analysis, analyze
-from perpacket.emulate.replay import replay
-from perpacket.emulate.settings import Memory
-from perpacket.run import start
-from perpacket.run.directory import RunDirectory
-from perpacket.show import json as json_documents
-from perpacket.study import library, load
-from perpacket.study.quantities import COLUMNS, QUANTITIES, column, flatten
-from perpacket.study.study import Study
+from perpacket.analysis import ratios
+from perpacket_lab.analysis import run_comparison
+from perpacket_lab.analysis.analysis import Analysis, analyze
+from perpacket_lab.emulate.replay import replay
+from perpacket_lab.emulate.settings import Memory
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show import json as json_documents
+from perpacket_lab.study import library, load
+from perpacket_lab.study.quantities import COLUMNS, QUANTITIES, column, flatten
+from perpacket_lab.study.study import Study
 from probes import need
 
 ROOT = Path(__file__).parents[1]
@@ -111,7 +112,7 @@ def test_every_key_of_a_users_study_is_explained(fake_core: None, tmp_path: Path
 
 
 def test_every_key_of_a_comparison_of_runs_is_explained(run_directory: RunDirectory) -> None:
-    rules = [run_comparison.read_rule("requests_per_s < 0.97")]
+    rules = [ratios.read_rule("requests_per_s < 0.97")]
     found = run_comparison.compare(run_directory, run_directory, rules=rules)
     assert not undocumented(json_documents.run_comparison(found), "compare.")
 

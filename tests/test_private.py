@@ -16,11 +16,11 @@ import pytest
 from perpacket import private
 from perpacket.advise import crashed, guardian, journal, settings
 from perpacket.advise.network_scope import NetworkScope
-from perpacket.emulate import folders
 from perpacket.errors import MachineLacks
 from perpacket.machine import leftovers
-from perpacket.measure.applications import preparation
 from perpacket.measure.hosts import record
+from perpacket_lab.emulate import folders
+from perpacket_lab.measure.applications import preparation
 from requirements import skip
 
 OTHER = 65_533

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 import pytest
 
 from perpacket.analysis.profile_comparison import Decision, Unit, compare, is_moved, read
-from perpacket.analysis.run_comparison import Change, read_rule
+from perpacket.analysis.ratios import Change, read_rule
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
 from perpacket.show import profile_comparison as shown
+from perpacket_lab.show.charts import profile_difference
 
 Window = dict[str, object]
 
@@ -148,7 +149,7 @@ def test_cycles_are_compared_where_time_was_not_sampled() -> None:
 
 
 def test_the_flame_graph_is_an_svg_with_every_layer() -> None:
-    text = shown.flame_graph(compare(log(5), log(5, factor=1.3)))
+    text = profile_difference.flame_graph(compare(log(5), log(5, factor=1.3)))
     names = {one.text for one in ElementTree.fromstring(text).iter() if one.text}
     assert {"total", "tcp", "ip", "protocol"} <= names
 

@@ -16,9 +16,9 @@ import pytest
 import quiet
 from patience import PATIENCE_S
 from perpacket.analysis import statistics
-from perpacket.measure import hosts
 from perpacket.measure.hosts import contract
-from perpacket.measure.hosts.network import DEVICE
+from perpacket_lab.measure import hosts
+from perpacket_lab.measure.hosts.network import DEVICE
 from probes import need
 from quiet import skip_or_fail
 from requirements import DISTURBED, skip

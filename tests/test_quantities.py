@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from perpacket.cli import quantities, renamed
+from perpacket.cli import quantities
 from perpacket.measure import cpu_lists
 
 TABLE = tomllib.loads((Path(__file__).parent / "quantities.toml").read_text(encoding="utf-8"))
@@ -43,21 +43,3 @@ def test_invalid_values_of_the_shared_table_are_errors_with_the_expected_form(ki
 def test_a_time_that_is_too_short_is_an_error_with_the_shortest() -> None:
     with pytest.raises(typer.BadParameter, match=r"at least 0\.1 seconds"):
         quantities.seconds_from(0.1)("50ms")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("simulate bulk --rate-mbps 100 --seed 1", "simulate bulk --bit-rate 100Mb/s --seed 1"),
-        (
-            "simulate bulk --latency-ms=5 --l2-kb 256",
-            "simulate bulk --latency=5ms --l2-size 256KiB",
-        ),
-        ("trace info log --window-s 15", "trace info log --window 15"),
-        ("model handoff --host-us 42 --saved-us=15", "model handoff --host 42us --saved=15us"),
-        ("model bounds --io-mbytes-per-s 1064", "model bounds --io-bandwidth 1064MB"),
-        ("study run --rate-mbps 1", "study run --rate-mbps 1"),
-    ],
-)
-def test_old_names_of_options_become_new_ones_with_their_unit(old: str, new: str) -> None:
-    assert renamed.replace(old.split()) == new.split()

@@ -9,11 +9,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from perpacket.analysis.analysis import analyze
-from perpacket.cli.demo import paper_text, simulated_text
-from perpacket.demo import handoff
-from perpacket.run import start
-from perpacket.run.threads import ThreadExecutor
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.cli.demo import paper_text, simulated_text
+from perpacket_lab.demo import handoff
+from perpacket_lab.run import start
+from perpacket_lab.run.threads import ThreadExecutor
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

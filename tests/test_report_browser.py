@@ -23,8 +23,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 
 from invented import RATES
-from perpacket.show import html as report
-from perpacket.study.study import Study
+from perpacket_lab.show import html as report
+from perpacket_lab.study.study import Study
 from requirements import skip
 
 ROOT = Path(__file__).parents[1]

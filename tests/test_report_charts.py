@@ -15,11 +15,11 @@ import polars as pl
 import pytest
 
 from invented import of_frame
-from perpacket.analysis import offload, wording
-from perpacket.analysis.analysis import Analysis
-from perpacket.models.laws import PUBLISHED
-from perpacket.show import html
-from perpacket.show.charts import (
+from perpacket_lab.analysis import offload, wording
+from perpacket_lab.analysis.analysis import Analysis
+from perpacket_lab.models.laws import PUBLISHED
+from perpacket_lab.show import html
+from perpacket_lab.show.charts import (
     beside,
     chart_style,
     curve,
@@ -30,9 +30,9 @@ from perpacket.show.charts import (
     stacks,
     timeline,
 )
-from perpacket.study.figure import Figure
-from perpacket.study.point import Point
-from perpacket.study.study import Study
+from perpacket_lab.study.figure import Figure
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.study import Study
 
 
 def drawn(chart: chart_style.Chart) -> str:
@@ -262,7 +262,7 @@ def test_numbers_in_sentences_have_four_digits(number: float, text: str) -> None
 
 def test_importing_the_report_imports_no_heavy_package() -> None:
     code = (
-        "import sys, perpacket.show.html\n"
+        "import sys, perpacket_lab.show.html\n"
         "heavy = {'altair', 'polars', 'jinja2', 'vl_convert', 'numpy'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )

@@ -9,17 +9,17 @@ import polars as pl
 import pytest
 
 from invented import BASELINE, InventedRunner, Outline, of_frame, published
-from perpacket.analysis import findings, published_score
-from perpacket.analysis.analysis import Analysis, analyze, commands
-from perpacket.analysis.findings import Evidence, Finding, findings_of
-from perpacket.analysis.published_rows import compare_all
 from perpacket.analysis.statistics import Interval
-from perpacket.analysis.wording import MINUS
-from perpacket.run import start
-from perpacket.show import html, tables
-from perpacket.study.figure import Figure
-from perpacket.study.point import Point
-from perpacket.study.study import Study
+from perpacket_lab.analysis import findings, published_score
+from perpacket_lab.analysis.analysis import Analysis, analyze, commands
+from perpacket_lab.analysis.findings import Evidence, Finding, findings_of
+from perpacket_lab.analysis.published_rows import compare_all
+from perpacket_lab.analysis.wording import MINUS
+from perpacket_lab.run import start
+from perpacket_lab.show import html, tables
+from perpacket_lab.study.figure import Figure
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.study import Study
 
 
 def found_in(study: Study, analysis: Analysis, frame: pl.DataFrame) -> tuple[Finding, ...]:

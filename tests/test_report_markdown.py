@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.analysis import Analysis
-from perpacket.show import markdown
-from perpacket.study import published_file
+from perpacket_lab.analysis.analysis import Analysis
+from perpacket_lab.show import markdown
+from perpacket_lab.study import published_file
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 
 from invented import of_frame
-from perpacket.analysis.analysis import Analysis
-from perpacket.analysis.published import judge
 from perpacket.analysis.statistics import Interval
-from perpacket.show import tables, terminal
-from perpacket.show.charts import figures
-from perpacket.show.charts.chart_style import Plot
-from perpacket.study import library
-from perpacket.study.figure import Figure
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import Analysis
+from perpacket_lab.analysis.published import judge
+from perpacket_lab.show import tables, terminal
+from perpacket_lab.show.charts import figures
+from perpacket_lab.show.charts.chart_style import Plot
+from perpacket_lab.study import library
+from perpacket_lab.study.figure import Figure
+from perpacket_lab.study.study import Study
 
 
 def forwarded() -> pl.DataFrame:

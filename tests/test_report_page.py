@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 
 from invented import HOSTILE, RATES, Outline
-from perpacket.analysis.analysis import Analysis, analyze
-from perpacket.run.directory import RunDirectory
-from perpacket.show import html as report
-from perpacket.show import tables
-from perpacket.show.charts import palette
-from perpacket.show.html import data
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import Analysis, analyze
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show import html as report
+from perpacket_lab.show import tables
+from perpacket_lab.show.charts import palette
+from perpacket_lab.show.html import data
+from perpacket_lab.study.study import Study
 
 
 def test_the_page_makes_no_request(html: str, outline: Outline) -> None:

@@ -14,26 +14,26 @@ import pytest
 
 from patience import PATIENCE_S
 from perpacket.cli import app
-from perpacket.cli.study import chosen
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure import hosts as testbed
-from perpacket.measure.hosts.routed import Port, Routed
-from perpacket.measure.plan import validated, with_available_events
-from perpacket.measure.router.plan import RouterPlan, flows
-from perpacket.measure.router.runner import RouterRunner
-from perpacket.measure.router.runs import RoutedTestbed
-from perpacket.measure.router.summary import (
+from perpacket_lab.cli.study import chosen
+from perpacket_lab.measure import hosts as testbed
+from perpacket_lab.measure.hosts.routed import Port, Routed
+from perpacket_lab.measure.plan import validated, with_available_events
+from perpacket_lab.measure.router.plan import RouterPlan, flows
+from perpacket_lab.measure.router.runner import RouterRunner
+from perpacket_lab.measure.router.runs import RoutedTestbed
+from perpacket_lab.measure.router.summary import (
     Window,
     loss_at,
     summarize_loss,
     summarize_search,
     summarize_tcp,
 )
-from perpacket.run import configuration_file, start
-from perpacket.study import library
-from perpacket.study.lengths import LENGTHS, Length
-from perpacket.study.point import Point
-from perpacket.study.quantities import QUANTITIES
+from perpacket_lab.run import configuration_file, start
+from perpacket_lab.study import library
+from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.quantities import QUANTITIES
 from printed import printed_figures
 from probes import need
 from quiet import skip_if_disturbed, skip_or_fail
@@ -385,7 +385,7 @@ def test_hosts_reach_each_other_only_through_the_router(bed: Routed) -> None:
 def test_devices_neither_merge_frames_nor_omit_checksums(bed: Routed) -> None:
     from pyroute2.ethtool import Ethtool
 
-    from perpacket.measure.hosts.network import OFFLOADS, Namespace
+    from perpacket_lab.measure.hosts.network import OFFLOADS, Namespace
 
     def look() -> None:
         ethtool = Ethtool()

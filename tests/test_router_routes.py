@@ -21,21 +21,21 @@ from patience import PATIENCE_S, eventually
 from perpacket import executables
 from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure import agent
-from perpacket.measure import hosts as testbed
-from perpacket.measure.host_files import text_of
 from perpacket.measure.hosts import record
 from perpacket.measure.hosts.contract import Host
-from perpacket.measure.hosts.network import mask_of
-from perpacket.measure.hosts.routed import Routed
-from perpacket.measure.plan import validated
-from perpacket.measure.router import rip
-from perpacket.measure.router.plan import RouterPlan
-from perpacket.measure.router.runner import RouterRunner
-from perpacket.measure.router.runs import RoutedTestbed, placed
-from perpacket.measure.router.summary import Window, summarize_tcp
-from perpacket.run.directory import RunDirectory
-from perpacket.study import library
-from perpacket.study.point import Point
+from perpacket_lab.measure import hosts as testbed
+from perpacket_lab.measure.host_files import text_of
+from perpacket_lab.measure.hosts.network import mask_of
+from perpacket_lab.measure.hosts.routed import Routed
+from perpacket_lab.measure.plan import validated
+from perpacket_lab.measure.router import rip
+from perpacket_lab.measure.router.plan import RouterPlan
+from perpacket_lab.measure.router.runner import RouterRunner
+from perpacket_lab.measure.router.runs import RoutedTestbed, placed
+from perpacket_lab.measure.router.summary import Window, summarize_tcp
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.study import library
+from perpacket_lab.study.point import Point
 from probes import need
 from quiet import skip_if_disturbed
 from requirements import skip
@@ -239,7 +239,7 @@ import sys, time
 from pathlib import Path
 from perpacket.measure import hosts as testbed
 from perpacket.measure.hosts import record
-from perpacket.measure.router import rip
+from perpacket_lab.measure.router import rip
 
 record.folder_path = lambda: Path(sys.argv[1])
 with testbed.routed(hosts=2) as bed, rip.spread(bed, 0) as routes:
@@ -298,8 +298,8 @@ import patience
 patience.be_patient(setattr)
 from perpacket.errors import RunFailed
 from perpacket.measure.hosts import record
-from perpacket.run import start
-from perpacket.study import library
+from perpacket_lab.run import start
+from perpacket_lab.study import library
 
 records, output, overrides = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 record.folder_path = lambda: Path(records)

@@ -21,16 +21,17 @@ from perpacket.errors import (
     Interrupted,
     MissingStudy,
     RunFailed,
+    StudyError,
 )
-from perpacket.run import configuration_file, environment, start
-from perpacket.run.directory import RunDirectory
-from perpacket.run.progress import Progress
-from perpacket.run.simulated_runs import execute
-from perpacket.run.threads import ThreadExecutor
-from perpacket.study.point import Point, StudyError
-from perpacket.study.runner import Outcome
-from perpacket.study.study import Study
 from perpacket.whole_file import write_whole
+from perpacket_lab.run import configuration_file, environment, start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.run.progress import Progress
+from perpacket_lab.run.simulated_runs import execute
+from perpacket_lab.run.threads import ThreadExecutor
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.study import Study
 
 SEEDS = (1, 2, 3)
 POINTS = tuple(

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import simulate, traces
+from perpacket import simulate
 from perpacket.errors import ConfigurationError, Interrupted, TraceError
-from perpacket.run import start
-from perpacket.run.observation_file import Observation, to_row
-from perpacket.run.simulation_runner import SimulationRunner
-from perpacket.run.threads import ThreadExecutor
-from perpacket.simulation import Simulation
-from perpacket.study import library
-from perpacket.study.quantities import QUANTITIES, number
-from perpacket.study.study import Study
+from perpacket_lab import traces
+from perpacket_lab.run import start
+from perpacket_lab.run.observation_file import Observation, to_row
+from perpacket_lab.run.simulation_runner import SimulationRunner
+from perpacket_lab.run.threads import ThreadExecutor
+from perpacket_lab.simulation import Simulation
+from perpacket_lab.study import library
+from perpacket_lab.study.quantities import QUANTITIES, number
+from perpacket_lab.study.study import Study
 
 SHORT = (("run.warmup_packets", "2000"), ("run.packets", "5000"))
 """The lengths of a run that is long enough for every number to have a value."""

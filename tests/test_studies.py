@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.analysis import analyze
-from perpacket.analysis.doubts import chains
-from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.published import Comparison, Verdict, judge
-from perpacket.analysis.published_rows import estimate, rankings
 from perpacket.analysis.statistics import Interval
-from perpacket.demo import handoff as demo
 from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy
-from perpacket.run import start
-from perpacket.run.directory import RunDirectory
-from perpacket.study import library
-from perpacket.study import published_file as published
-from perpacket.study.point import first_names
-from perpacket.study.published import Published
-from perpacket.study.quantities import QUANTITIES, REGIONS, Row
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.analysis.doubts import chains
+from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.published import Comparison, Verdict, judge
+from perpacket_lab.analysis.published_rows import estimate, rankings
+from perpacket_lab.demo import handoff as demo
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.study import library
+from perpacket_lab.study import published_file as published
+from perpacket_lab.study.point import first_names
+from perpacket_lab.study.published import Published
+from perpacket_lab.study.quantities import QUANTITIES, REGIONS, Row
 from printed import printed_figures
 
 STUDIES = {"osdi06": "osdi06.toml", "tr05-450-simulated": "tr05-450.toml"}

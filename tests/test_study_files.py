@@ -13,12 +13,12 @@ import pytest
 import tomli_w
 
 from perpacket.errors import ConfigurationError, MissingStudy
-from perpacket.run import configuration_file
-from perpacket.run.configuration_file import RunConfiguration
-from perpacket.study import library, load
-from perpacket.study.lengths import LENGTHS, Length
-from perpacket.study.point import Point
-from perpacket.study.study import Study
+from perpacket_lab.run import configuration_file
+from perpacket_lab.run.configuration_file import RunConfiguration
+from perpacket_lab.study import library, load
+from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.study import Study
 
 HERE = Path("my.toml")
 

@@ -19,12 +19,14 @@ import pytest
 from far import far_machine
 from patience import PATIENCE_S, eventually
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure import agent, hosts
-from perpacket.measure.hosts import contract, network, record
-from perpacket.measure.hosts.namespaces import Namespaces
-from perpacket.measure.hosts.network import address
+from perpacket.measure import agent
+from perpacket.measure.hosts import contract, record
 from perpacket.measure.hosts.process import documents
 from perpacket.measure.hosts.processors import SHARED, Division, divide
+from perpacket_lab.measure import hosts
+from perpacket_lab.measure.hosts import network
+from perpacket_lab.measure.hosts.namespaces import Namespaces
+from perpacket_lab.measure.hosts.network import address
 from probes import need
 from requirements import skip
 

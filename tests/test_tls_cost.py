@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis import tls
-from perpacket.analysis.estimates import Estimates
 from perpacket.errors import ConfigurationError
-from perpacket.measure.plan import validated
-from perpacket.measure.web import peers
-from perpacket.measure.web.plan import Plan
-from perpacket.study import library
-from perpacket.study.point import Point
+from perpacket_lab.analysis import tls
+from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.measure.plan import validated
+from perpacket_lab.measure.web import peers
+from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.study import library
+from perpacket_lab.study.point import Point
 from probes import need, program
 
 HANDSHAKE_US, BYTE_US, REQUEST_US = 700.0, 0.0005, 3.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from perpacket import traces
 from perpacket.errors import TraceError
+from perpacket_lab import traces
 
 
 @pytest.fixture

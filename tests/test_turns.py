@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perpacket.analysis.estimates import Estimates
-from perpacket.analysis.turns import groups, turn_limits
-from perpacket.study import library
-from perpacket.study.quantities import Row
+from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.turns import groups, turn_limits
+from perpacket_lab.study import library
+from perpacket_lab.study.quantities import Row
 
 STUDY = library.find("tr05-450-emulated")
 TURNS = groups(STUDY.points)

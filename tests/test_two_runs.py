@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis import run_comparison
-from perpacket.analysis.run_comparison import Change, Ratio
+from perpacket.analysis.ratios import Change, Ratio, read_rule
 from perpacket.analysis.statistics import paired_ratio, unpaired_ratio
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.run import start
-from perpacket.run.directory import RunDirectory
-from perpacket.study import load
+from perpacket_lab.analysis import run_comparison
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.study import load
 from test_user_studies import SIMULATED, FakeRunner
 
 pytestmark = pytest.mark.usefixtures("fake_core")
@@ -137,14 +137,14 @@ def test_points_of_one_run_alone_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_rule_is_read(text: str, rule: tuple[str, str, float]) -> None:
-    found = run_comparison.read_rule(text)
+    found = read_rule(text)
     assert (found.quantity, found.sign, found.limit) == rule
 
 
 @pytest.mark.parametrize("text", ["", "requests_per_s", "requests_per_s = 1", "< 0.9", "a < 1.2.3"])
 def test_a_text_that_is_not_a_rule_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--fail-if") as caught:
-        run_comparison.read_rule(text)
+        read_rule(text)
     assert "requests_per_s < 0.97" in caught.value.hint
 
 

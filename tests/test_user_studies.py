@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.analysis import analyze
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
-from perpacket.measure.plan import validated
-from perpacket.measure.web.plan import Plan
-from perpacket.run import parameter_check, start, stopping
-from perpacket.run.directory import RunDirectory
-from perpacket.run.threads import ThreadExecutor
-from perpacket.show.charts import figures
-from perpacket.show.result_tables import summary_tables
-from perpacket.study import figures as study_figures
-from perpacket.study import file as study_file
-from perpacket.study import library, load
-from perpacket.study.file import Kind, StudyFile
-from perpacket.study.point import Point
-from perpacket.study.runner import Outcome
-from perpacket.study.stopping import Stopping
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.measure.plan import validated
+from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.run import parameter_check, start, stopping
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.run.threads import ThreadExecutor
+from perpacket_lab.show.charts import figures
+from perpacket_lab.show.result_tables import summary_tables
+from perpacket_lab.study import figures as study_figures
+from perpacket_lab.study import file as study_file
+from perpacket_lab.study import library, load
+from perpacket_lab.study.file import Kind, StudyFile
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.stopping import Stopping
+from perpacket_lab.study.study import Study
 
 pytestmark = pytest.mark.usefixtures("fake_core", "fake_report")
 

@@ -23,24 +23,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patience import PATIENCE_S, eventually
-from perpacket.analysis.analysis import analyze
-from perpacket.analysis.contests import ContestResult, compare
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.measure import hosts, process_tree
 from perpacket.measure.hosts import processors
-from perpacket.measure.plan import validated, with_available_events
-from perpacket.measure.web import peers, runs
-from perpacket.measure.web.plan import Plan
-from perpacket.measure.web.runner import WebRunner
-from perpacket.run import start as session
-from perpacket.run.directory import RunDirectory
-from perpacket.show import html
-from perpacket.study import library
-from perpacket.study.contest import Contest
-from perpacket.study.point import Point
-from perpacket.study.runner import Outcome
-from perpacket.study.study import Study
+from perpacket_lab.analysis.analysis import analyze
+from perpacket_lab.analysis.contests import ContestResult, compare
+from perpacket_lab.measure import hosts, process_tree
+from perpacket_lab.measure.plan import validated, with_available_events
+from perpacket_lab.measure.web import peers, runs
+from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.runner import WebRunner
+from perpacket_lab.run import start as session
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show import html
+from perpacket_lab.study import library
+from perpacket_lab.study.contest import Contest
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.study import Study
 from quiet import skip_if_disturbed
 from requirements import skip
 from test_measured_runs import FakeMeasuredRunner, FakeRun
@@ -363,7 +363,7 @@ def test_misses_are_measured_only_with_performance_counters(
         ({}, []),
     ):
         monkeypatch.setattr(
-            "perpacket.measure.runner.capabilities_lacking", lambda _, found=lacking: found
+            "perpacket_lab.measure.runner.capabilities_lacking", lambda _, found=lacking: found
         )
         with WebRunner().set_up(points) as setup:
             assert list(setup.left_out.values()) == left_out
@@ -375,7 +375,7 @@ def test_without_sampling_the_kernels_accounts_are_used(
     may_sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = {} if may_sample else {"perf_cpu_wide": "only the kernel's accounts"}
-    monkeypatch.setattr("perpacket.measure.runner.capabilities_lacking", lambda _: lacking)
+    monkeypatch.setattr("perpacket_lab.measure.runner.capabilities_lacking", lambda _: lacking)
     point = peer_point("events")
     point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
     runner = WebRunner()
@@ -457,7 +457,7 @@ def test_the_page_shows_where_the_winner_changes(
 def test_values_over_many_decades_are_drawn_in_logarithms(
     values: tuple[float, float], is_logarithmic: bool
 ) -> None:
-    from perpacket.show.charts import curve
+    from perpacket_lab.show.charts import curve
 
     frame = polars.DataFrame(
         {

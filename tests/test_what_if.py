@@ -17,24 +17,25 @@ import polars as pl
 import pytest
 
 from patience import PATIENCE_S
-from perpacket.advise import catalogue, journal, what_if
-from perpacket.advise.what_if import WhatIfPlan
-from perpacket.analysis import changes
-from perpacket.analysis.analysis import Analysis, analyze
+from perpacket.advise import catalogue, journal
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.measure import hosts
-from perpacket.measure.plan import validated
-from perpacket.measure.web import peers, programs
-from perpacket.run import start
-from perpacket.run.directory import RunDirectory
-from perpacket.show import html, terminal
-from perpacket.show import json as json_documents
-from perpacket.show.charts import ratios
-from perpacket.study import library, load
-from perpacket.study.lengths import LENGTHS, Length
-from perpacket.study.point import Point
-from perpacket.study.runner import Outcome, SetupDescription
-from perpacket.study.study import Study
+from perpacket_lab import what_if
+from perpacket_lab.analysis import changes
+from perpacket_lab.analysis.analysis import Analysis, analyze
+from perpacket_lab.measure import hosts
+from perpacket_lab.measure.plan import validated
+from perpacket_lab.measure.web import peers, programs
+from perpacket_lab.run import start
+from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show import html, terminal
+from perpacket_lab.show import json as json_documents
+from perpacket_lab.show.charts import ratios
+from perpacket_lab.study import library, load
+from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome, SetupDescription
+from perpacket_lab.study.study import Study
+from perpacket_lab.what_if import WhatIfPlan
 from probes import need
 from test_printed_keys import undocumented
 

@@ -11,25 +11,26 @@ from zipfile import ZipFile
 
 import pytest
 
-from perpacket.emulate.qemu import PLUGIN
+from perpacket_lab.emulate.qemu import PLUGIN
 
 ROOT = Path(__file__).parent.parent
-OWN = "perpacket/emulate/" + PLUGIN
+LAB = ROOT / "lab"
+OWN = "perpacket_lab/emulate/" + PLUGIN
 SETTINGS = {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
 """The Makefile's settings: with them the extension is built already."""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
-    assert (ROOT / "python" / OWN).is_file(), "the plugin is not built"
+    assert (LAB / OWN).is_file(), "the plugin is not built"
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [Path(sys.executable).with_name("maturin"), "build", "--release", "-q", "--out", folder],
-        cwd=ROOT,
+        cwd=LAB,
         env=SETTINGS | os.environ,
         check=True,
     )
-    (file,) = folder.glob("perpacket-*.whl")
+    (file,) = folder.glob("perpacket_lab-*.whl")
     with ZipFile(file) as opened:
         yield opened
 
@@ -40,7 +41,7 @@ def metadata(wheel: ZipFile) -> str:
 
 
 def test_the_plugin_and_the_text_of_its_licence_are_files_of_the_wheel(wheel: ZipFile) -> None:
-    assert wheel.read(OWN) == (ROOT / "python" / OWN).read_bytes()
+    assert wheel.read(OWN) == (LAB / OWN).read_bytes()
     (name,) = (name for name in wheel.namelist() if name.endswith("emulate-plugin/LICENSE"))
     assert b"GNU GENERAL PUBLIC LICENSE" in wheel.read(name)
     assert "License-Expression: (MIT OR Apache-2.0) AND GPL-2.0-or-later" in metadata(wheel)

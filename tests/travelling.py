@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perpacket.errors import RunFailed
-from perpacket.study.point import Point
-from perpacket.study.runner import Outcome
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome
 
 
 @dataclass

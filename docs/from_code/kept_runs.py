@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perpacket.run import directory
-from perpacket.run.directory import RunDirectory
+from perpacket_lab.run import directory
+from perpacket_lab.run.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from perpacket.analysis.analysis import Analysis
+    from perpacket_lab.analysis.analysis import Analysis
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 RUNS = DOCUMENTS / "runs"
@@ -69,7 +69,7 @@ def analysis_of(archive: Path, folder: Path) -> Analysis:
     Of the stored study, only the command and the seeds are used: its published values may be older
     than those of the tree.
     """
-    from perpacket.analysis.analysis import analyze
+    from perpacket_lab.analysis.analysis import analyze
 
     run = unpacked(archive, folder)
     stored = run.study()
@@ -80,7 +80,7 @@ def analysis_of(archive: Path, folder: Path) -> Analysis:
 
 def write(archive: Path) -> None:
     """Write the page of a kept run, and its charts."""
-    from perpacket.show import markdown
+    from perpacket_lab.show import markdown
 
     page = page_file(archive)
     for chart in page.with_suffix("").glob("*.svg"):

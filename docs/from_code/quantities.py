@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from from_code import markdown
-from perpacket.show import json as json_documents
-from perpacket.study.quantities import BOUNDS, COLUMNS, QUANTITIES, Quantity
+from perpacket_lab.show import json as json_documents
+from perpacket_lab.study.quantities import BOUNDS, COLUMNS, QUANTITIES, Quantity
 
 HEADINGS = ("key", "title", "unit", "counts", "measured", "bounds", "better")
 

@@ -8,11 +8,9 @@ An example:
     result.plot()
 
 `simulate`, `run_study`, `open_run`, `compare_runs` and `read_profile` return results that notebooks
-display, with tables (`to_polars()`) and charts (`plot()`). They use these modules:
-`perpacket.simulation` runs one configuration, `perpacket.study.library` has the studies of
-published documents, `perpacket.run` runs them, `perpacket.analysis` analyzes a run and
-`perpacket.show` renders the analysis. `perpacket.traces` reads access logs. `perpacket.cli` is the
-command line.
+display, with tables (`to_polars()`) and charts (`plot()`).
+`perpacket.cli` is the command line. Simulations, studies and charts need the lab:
+`pip install 'perpacket[lab]'`.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perpacket.library import compare_runs, open_run, run_study, simulate
-    from perpacket.show.notebook.profiles import read_profile
-    from perpacket.simulation import Simulation
+    from perpacket_lab.library import compare_runs, open_run, run_study, simulate
+    from perpacket_lab.show.notebook.profiles import read_profile
+    from perpacket_lab.simulation import Simulation
 
     __version__: str
 
@@ -37,22 +35,22 @@ __all__ = [
 ]
 
 HOMES = {
-    "Simulation": "perpacket.simulation",
-    "compare_runs": "perpacket.library",
-    "open_run": "perpacket.library",
-    "read_profile": "perpacket.show.notebook.profiles",
-    "run_study": "perpacket.library",
-    "simulate": "perpacket.library",
+    "Simulation": "simulation",
+    "compare_runs": "library",
+    "open_run": "library",
+    "read_profile": "show.notebook.profiles",
+    "run_study": "library",
+    "simulate": "library",
 }
-"""The module of each public name."""
+"""The module of the lab that has each public name."""
 
 
 def __getattr__(name: str) -> object:
     """Load public names and the version at their first use, so that help is fast."""
     if name in HOMES:
-        from importlib import import_module
+        from perpacket import lab
 
-        return getattr(import_module(HOMES[name]), name)
+        return getattr(lab.load(HOMES[name], f"perpacket.{name}"), name)
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 

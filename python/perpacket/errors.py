@@ -30,6 +30,10 @@ class ConfigurationError(PerpacketError, ValueError):
         self.allowed = allowed
 
 
+class StudyError(ValueError):
+    """The parts of a study contradict each other."""
+
+
 class TraceError(PerpacketError, ValueError):
     """A trace cannot be read or has no valid request."""
 

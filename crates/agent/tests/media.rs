@@ -431,7 +431,7 @@ fn our_clients_play_from_gstreamers_server() {
     synthesize(&root, "1", "1000000", "20");
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../python/perpacket/measure/media/gstreamer_server.py"
+        "/../../lab/perpacket_lab/measure/media/gstreamer_server.py"
     );
     let process = Command::new(python)
         .arg(script)

@@ -2,8 +2,8 @@
 
 The part is a share of the profile's samples, with Wilson's interval of a share (Wilson, *Probable
 inference, the law of succession, and statistical inference*, JASA 22, 1927). The model
-LAWS (`perpacket.models.laws`) computes the gain in throughput if the processor is the limit, as if
-the removed work were offloaded.
+LAWS gives the gain in throughput if the processor is the limit, as if the removed work were
+offloaded: p/(gamma - p + 1), where gamma = (1 - share)/share.
 
 A bound counts the named functions. It omits effects on caches and other processes.
 """
@@ -46,14 +46,13 @@ def of(bound: catalogue.Bound, profile: Profile, removable: Callable[[str], floa
 
 
 def _gain(fraction: float) -> Callable[[float], float]:
-    from perpacket.models import laws
-
     def gain(share: float) -> float:
         """The gain if `fraction` of the part is removed; finite, because some work remains."""
         most = min(share, MOST_SHARE)
         if most <= 0.0:
             return 0.0
-        return float(laws.offload(laws.gamma_of_share(most), fraction).gain)
+        removed = most * fraction
+        return removed / (1.0 - removed)
 
     return gain
 

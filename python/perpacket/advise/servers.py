@@ -305,3 +305,17 @@ def _normal(one: Directive) -> str:
     if one.name == "aio":
         return first.partition("=")[0]
     return first
+
+
+def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """A command line without some options and their values."""
+    kept = []
+    skip = False
+    for word in command:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif not any(word.startswith(f"{name}=") for name in names):
+            kept.append(word)
+    return kept

@@ -308,7 +308,7 @@ def commands(plan: Plan) -> Iterator[str]:
 def allocation(outcome: Outcome) -> tuple[Allocation, str]:
     """The effects of a factorial trial on the logarithm of the cost, and the unit of work."""
     from perpacket.analysis.factorial import allocate
-    from perpacket.study.factorial import full
+    from perpacket.analysis.two_level import full
 
     design = full(outcome.changes)
     found = outcome.combinations

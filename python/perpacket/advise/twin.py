@@ -26,7 +26,9 @@ from perpacket.advise.servers import Directive, Server
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.record import temporary_folder
-from perpacket.measure.web import peers, programs
+
+BLOCKS = {"worker_processes": "", "multi_accept": "events", "accept_mutex": "events"}
+"""The nginx block that contains each directive; all other directives belong in `http`."""
 
 READY_S = 20.0
 """Time limit for a server to listen."""
@@ -62,7 +64,7 @@ def command_of(
     """The command line of the twin; raises `MachineLacks` unless it is nginx or `serve web`."""
     if server.kind == servers.SERVE_WEB:
         new = [shlex.split(option) for option in options]
-        words = programs.without(server.command, [*(one[0] for one in new), "--listen"])
+        words = servers.without_options(server.command, [*(one[0] for one in new), "--listen"])
         program = os.readlink(f"/proc/{server.pid}/exe")
         return [program, *words[1:], "--listen", f"{host}:{port}", *chain.from_iterable(new)]
     if server.kind == servers.NGINX:
@@ -103,7 +105,7 @@ def twin_directives(
                 continue
             inner = None if one.block is None else tuple(rewritten(one.block, one.name))
             yield Directive(one.name, one.arguments, inner)
-        yield from (one for name, one in new.items() if peers.BLOCKS.get(name, "http") == block)
+        yield from (one for name, one in new.items() if BLOCKS.get(name, "http") == block)
 
     pid = Directive("pid", (str(folder / "nginx.pid"),))
     return [pid, *rewritten(server.configuration, "")]

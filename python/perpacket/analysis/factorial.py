@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perpacket.analysis.statistics import (
+    DEFAULT_CONFIDENCE,
     Interval,
     StatisticsError,
     check_confidence,
     check_values,
     t_quantile,
 )
-from perpacket.study.factorial import Design, Effect
-from perpacket.study.stopping import DEFAULT_CONFIDENCE
+from perpacket.analysis.two_level import Design, Effect
 
 
 @dataclass(frozen=True, slots=True)

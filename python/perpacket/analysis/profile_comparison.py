@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
-from perpacket.analysis.run_comparison import OPERATORS, Ratio, Rule
+from perpacket.analysis.ratios import OPERATORS, Ratio, Rule
 from perpacket.analysis.statistics import (
     Interval,
     paired_ratio,

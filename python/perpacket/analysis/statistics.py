@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from perpacket.study.stopping import DEFAULT_CONFIDENCE
+DEFAULT_CONFIDENCE = 0.95
+"""The default confidence of intervals."""
 
 TREND_SIGNIFICANCE = 0.01
 """A drift is reported if the probability that chance produces it is below this."""
@@ -466,3 +467,23 @@ def check_values(values: Sequence[float]) -> None:
         raise StatisticsError("no values: a statistic needs at least one run")
     if not all(math.isfinite(value) for value in values):
         raise StatisticsError("a value is not finite: expected a finite number from every run")
+
+
+def significant(value: float, digits: int, most_decimals: int) -> str:
+    """A number with that many significant digits and thousands separators."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = format_number(value, min(most_decimals, decimals))
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def number_text(value: object) -> str:
+    """A value of a table in the terminal: five significant digits; `-` for None."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return significant(value, 5, most_decimals=8) if isinstance(value, float) else str(value)

@@ -14,10 +14,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import typer
 
+from perpacket import lab
 from perpacket.cli import progress
 
 VERBS = {
@@ -78,18 +80,22 @@ APPLICATION = "--application"
 """The option of `load http` and `profile` that names an application."""
 
 
+def applications(module: str) -> ModuleType:
+    """A module of the lab about real web applications."""
+    return lab.load(f"measure.applications.{module}", APPLICATION)
+
+
 def with_process(arguments: Sequence[str]) -> Sequence[str]:
     """The arguments of `profile`, with `--pid PID` in place of `--application NAME`.
 
     PID is the process that started the application's programs. Raises `RunFailed` if the
     application is not running.
     """
-    from perpacket.measure.applications import file, running
-
     own = own_options(arguments)
     name = value_of(own, APPLICATION)
     if not name:
         return arguments
+    file, running = applications("file"), applications("running")
     pid = str(running.require(file.load(name).name).pid)
     place = next(index for index, word in enumerate(own) if word.startswith(APPLICATION))
     words = 2 if own[place] == APPLICATION else 1
@@ -103,10 +109,10 @@ def load_application(name: str, arguments: Sequence[str]) -> int:
     the clients use the running application, or this function runs one for the load.
     """
     from perpacket.measure import agent
-    from perpacket.measure.applications import file, running, sessions
 
     if Path(name).is_file():
         become(arguments)
+    file, running, sessions = map(applications, ("file", "running", "sessions"))
     definition = file.load(name)
     words = [
         str(definition.sessions) if word == name and before == APPLICATION else word

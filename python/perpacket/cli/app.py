@@ -10,23 +10,8 @@ from typing import Annotated
 
 import typer
 
-from perpacket.cli import (
-    advise,
-    agent_verbs,
-    application,
-    demo,
-    doctor,
-    emulate,
-    model,
-    pipes,
-    renamed,
-    simulate,
-    study,
-    termination,
-    top,
-    trace,
-    trial,
-)
+from perpacket import lab
+from perpacket.cli import advise, agent_verbs, doctor, pipes, termination, top, trial
 from perpacket.cli.failure import ExitStatus, show, show_error, status_of
 from perpacket.errors import PerpacketError
 
@@ -60,18 +45,43 @@ def options(
     """Declare the options that need no verb; typer calls their callbacks."""
 
 
-demo.add_to(app)
 doctor.add_to(app)
 agent_verbs.add_to(app)
 top.add_to(app)
 advise.add_to(app)
 trial.add_to(app)
-simulate.add_to(app)
-app.add_typer(emulate.app, name="emulate")
-app.add_typer(model.app, name="model")
-app.add_typer(study.app, name="study")
-app.add_typer(trace.app, name="trace")
-app.add_typer(application.app, name="application")
+
+
+LAB_VERBS = {
+    "demo": "Measure this machine under three loads, and simulate.",
+    "simulate": "Simulate a server with an offload NIC.",
+    "emulate": "Run an unmodified kernel and server, and count by layer.",
+    "model": "Compute the limits of a server by formulas.",
+    "study": "Repeat the studies of documents, or run one of your own.",
+    "trace": "Read, convert and generate access logs.",
+    "application": "Prepare and run real web applications.",
+}
+"""The verbs of the lab, with their lines of help where the lab is missing."""
+
+
+def add_missing(verb: str, summary: str) -> None:
+    """Add a verb of the lab that says how to install the lab."""
+
+    @app.command(
+        verb,
+        help=f"{summary} Needs `{lab.INSTALL}`.",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    def _missing(_context: typer.Context) -> None:
+        lab.require(f"perpacket {verb}")
+
+
+if lab.is_installed():
+    lab.load("cli", "perpacket").add_to(app)
+else:
+    for _verb, _summary in LAB_VERBS.items():
+        add_missing(_verb, _summary)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -81,8 +91,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # the caller closed it
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
-    given = renamed.replace(sys.argv[1:] if arguments is None else arguments)
-    given = trial.with_plain_undo(given)
+    given = trial.with_plain_undo(sys.argv[1:] if arguments is None else arguments)
     with termination.interrupt_on_sigterm() as request:
         status = run_verb(given)
     return ExitStatus.TERMINATED if request.is_requested else status

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from perpacket import lab
 from perpacket.analysis.profile_comparison import Unit
 from perpacket.cli import output, progress
 from perpacket.cli.destination import check_destination
@@ -64,12 +65,13 @@ def compare(
 
     Prints the traffic first, because a ratio of costs means little if the packets differ.
     """
-    from perpacket.analysis import profile_comparison, run_comparison
+    from perpacket.analysis import profile_comparison, ratios
     from perpacket.show import profile_comparison as shown
 
     if svg is not None:
+        lab.require("--svg")
         check_destination("--svg", svg)
-    rules = [run_comparison.read_rule(text) for text in fail_if or []]
+    rules = [ratios.read_rule(text) for text in fail_if or []]
     found = profile_comparison.compare(
         profile_comparison.read(first),
         profile_comparison.read(second),
@@ -84,7 +86,8 @@ def compare(
             output.write_text_table(table)
         output.write_line(shown.headline(found))
     if svg is not None:
-        shown.write_flame_graph(found, svg)
+        charts = lab.load("show.charts.profile_difference", "--svg")
+        charts.write_flame_graph(found, svg)
     for note in found.notes:
         progress.note(f"note: {note}", quiet)
     by_decision: dict[profile_comparison.Decision, list[str]] = {}

@@ -13,8 +13,6 @@ from perpacket.cli import pipes
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from perpacket.run.progress import Progress
-
 
 def is_shown(quiet: bool) -> bool:
     """Whether to show progress."""
@@ -28,48 +26,20 @@ def note(text: str, quiet: bool) -> None:
 
 
 @contextmanager
-def of_packets(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of simulated packets; yields a function to update it: `f(done, total)`."""
-    with _task(quiet, "simulating", None) as update:
-        yield lambda done, total: update(completed=done, total=total or None)
-
-
-@contextmanager
-def of_study(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """A bar of observations with the latest result and the remaining time."""
-    with _task(quiet, "starting", 1.0) as update:
-        yield lambda state: update(completed=state.share, description=describe(state))
-
-
-@contextmanager
 def of_share(quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """A bar of the finished share of the work, with a text on the results so far."""
-    with _task(quiet, "starting", 1.0) as update:
+    with task(quiet, "starting", 1.0) as update:
         yield lambda text, share: update(completed=share, description=text)
 
 
 @contextmanager
-def _task(quiet: bool, text: str, total: float | None) -> Iterator[Callable[..., None]]:
+def task(quiet: bool, text: str, total: float | None) -> Iterator[Callable[..., None]]:
     """A bar; yields the function that updates it, which has no effect if no bar is shown."""
     if not is_shown(quiet):
         yield lambda **values: None
         return
     with _bar() as bar:
         yield partial(bar.update, bar.add_task(text, total=total))
-
-
-def describe(state: Progress) -> str:
-    """`12 of 175 runs · W-1024-P-N-FCFS-400 seed 1: 26,410 requests/s`."""
-    text = f"{state.finished} of {state.total} runs"
-    if state.latest is None:
-        return text
-    point, seed, outcome = state.latest
-    text += f" · {point.name} seed {seed}"
-    for key, unit in (("requests_per_s", "requests/s"), ("packets_per_s", "packets/s")):
-        value = outcome.result.get(key)
-        if isinstance(value, int | float):
-            return f"{text}: {value:,.0f} {unit}"
-    return text
 
 
 def _bar() -> Bar:

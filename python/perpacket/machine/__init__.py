@@ -4,14 +4,14 @@
     files.py        reads /proc and /sys, of this machine or of a folder that imitates one
     kernel.py       the agent's probes: perf, symbols, namespaces, TUN, io_uring, netem
     disciplines.py  netem and tbf, tried in a namespace
-    emulator.py     QEMU and the plugin of `emulate`
     network.py      segmentation offload, TLS in the kernel
     leftovers.py    namespaces of killed studies
     bpf.py          XDP programs
     memory.py       huge pages, descriptors
     processors.py   processors, their shared resources, quota and stolen time; the clock
     programs.py     other programs that studies and tests use
-    applications.py the packages of real web applications
+
+The lab adds QEMU with its plugin, and real web applications.
 
 Every attempt closes what it opens and changes nothing on the machine, except that the kernel may
 load one of its modules. No attempt needs root, and a failed attempt does not stop the others.
@@ -21,19 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perpacket import lab
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.machine import (
-    applications,
-    bpf,
-    emulator,
-    kernel,
-    leftovers,
-    memory,
-    network,
-    processors,
-    programs,
-)
-from perpacket.machine.capability import Capability
+from perpacket.machine import bpf, kernel, leftovers, memory, network, processors, programs
+from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
 from perpacket.machine.kernel import of_the_kernel
 
@@ -51,9 +42,24 @@ def examine(files: Files | None = None) -> list[Capability]:
         *processors.capabilities(files),
         *memory.capabilities(files),
         *programs.capabilities(),
-        *applications.capabilities(),
-        *emulator.capabilities(),
+        *of_the_lab(),
     ]
+
+
+LAB = Check(
+    "lab",
+    Group.PROGRAMS,
+    "no studies, simulator, emulator, models and charts",
+    f"`{lab.INSTALL}`",
+)
+
+
+def of_the_lab() -> list[Capability]:
+    """What studies and the emulator use, or that the lab is missing."""
+    if not lab.is_installed():
+        return [LAB.result(False, "not installed")]
+    found: list[Capability] = lab.load("machine", "doctor").capabilities()
+    return [LAB.result(True, "installed"), *found]
 
 
 def check(capabilities: Sequence[Capability], required: Sequence[str]) -> None:

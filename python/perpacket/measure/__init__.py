@@ -1,22 +1,7 @@
-"""One observation of a real server: server, load and profile over the same window.
+"""Measurement of a running server: the agent, one profile after another, and hosts.
 
-    hosts/               this machine, network namespaces, a router among them, machines over ssh
-    web/                 web servers and the bulk sender
-    media/               servers of stored media, with their disk and their memory
-    router/              runs through a router
-    bench/               benchmarks of this machine's memory and context switches
-    plan.py              the parameters that runs share
-    runs.py              the parts of a run that all kinds share: programs, warm-up, window
-    summary.py           the parts of an observation that all kinds share
-    runner.py            the setup of a study, and the facts about its hosts
-    programs.py          the profile on a host, and the reports of the agent's programs
-    host_files.py        files and folders on a host
-    cpu_lists.py         lists of processors as the kernel writes them
-    process_tree.py      the kernel's counts of the server's processes
-    processor_counts.py  the kernel's counts of processors and interfaces
-    agent.py             the search for the agent
-    live.py              one profile after another, for `top`
-
-This package depends on `perpacket.study`, `perpacket.traces` and `perpacket.errors`. It does not
-depend on the points of a study or on the comparison of its results.
+hosts/        this machine and machines over ssh
+agent.py      the search for the agent
+live.py       one profile after another, for `top`
+cpu_lists.py  lists of processors as the kernel writes them
 """

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from perpacket.advise.advice import Advice, NotApplicable, Report
     from perpacket.advise.bounds import Bound
     from perpacket.advise.catalogue import Source
-    from perpacket.analysis.analysis import Analysis
     from perpacket.analysis.statistics import Interval
-    from perpacket.show.tables import Table
 
 SCHEMA = 1
 """Version of the JSON document."""
@@ -185,38 +183,3 @@ def _advice(one: Advice) -> dict[str, object]:
 
 def _bound(bound: Bound) -> dict[str, object]:
     return {"share": bound.share.as_dict(), "gain": bound.gain.as_dict()}
-
-
-MOST_POINTS = 8
-"""The largest number of points whose advice a report shows."""
-
-
-def run_table(analysis: Analysis) -> Table | None:
-    """The change most worth trying at the points of a measured run; None if there is none."""
-    if not analysis.study.is_measured:
-        return None
-    from perpacket.advise import of_run
-    from perpacket.show.tables import Cell, Table
-
-    found = of_run.suggestions(analysis.run.path, analysis.study.points)[:MOST_POINTS]
-    if not found:
-        return None
-    return Table(
-        identifier="cheaper",
-        caption="The change with the largest bound at each point, as a share of processor time",
-        columns=("Point", "Change", "Evidence", "At most", "Risk"),
-        numeric=(False, False, False, True, False),
-        rows=tuple(
-            (
-                Cell(point.name, css="name"),
-                Cell(f"{one.change.name}={one.value}"),
-                Cell(one.evidence),
-                Cell(
-                    "" if one.bound is None else percent(one.bound.share),
-                    sort=one.rank[0],
-                ),
-                Cell(one.risk),
-            )
-            for point, one in found
-        ),
-    )

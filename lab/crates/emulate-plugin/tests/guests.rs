@@ -311,7 +311,7 @@ fn the_self_test_of_the_package_is_this_guest() {
         .collect();
     let counts = json!({"instructions": instructions, "returns": ROUNDS * RETURNS});
     let package =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../python/perpacket/emulate/guest");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../perpacket_lab/emulate/guest");
     for (name, content) in [
         ("self_test.bin", read("guest.bin")),
         ("self_test.symbols", read("symbols")),

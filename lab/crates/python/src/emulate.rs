@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::trace::os_error;
 
 create_exception!(
-    perpacket._core,
+    perpacket_lab._core,
     RecordingFailure,
     PyValueError,
     "The recording cannot be replayed, or the cache options do not fit it. The arguments are \

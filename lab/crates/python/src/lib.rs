@@ -1,4 +1,4 @@
-//! The extension module `perpacket._core`: the compiled core for Python. It accepts text and numbers and
+//! The extension module `perpacket_lab._core`: the compiled core for Python. It accepts text and numbers and
 //! returns JSON. It opens files and reads clocks; the crates below never do.
 
 use pyo3::prelude::*;

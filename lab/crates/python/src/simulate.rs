@@ -1,4 +1,4 @@
-//! `perpacket._core.Simulation`: one configuration, run once.
+//! `perpacket_lab._core.Simulation`: one configuration, run once.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -16,13 +16,13 @@ use serde::Serialize;
 use crate::trace::replay;
 
 create_exception!(
-    perpacket._core,
+    perpacket_lab._core,
     ConfigurationError,
     PyValueError,
     "A parameter that cannot be used; has `parameter`, `value` and `allowed`."
 );
 create_exception!(
-    perpacket._core,
+    perpacket_lab._core,
     Interrupted,
     PyException,
     "The simulation was cancelled."
@@ -76,7 +76,7 @@ struct Timed<'a> {
 }
 
 /// One configuration, run once.
-#[pyclass(frozen, name = "Simulation", module = "perpacket._core")]
+#[pyclass(frozen, name = "Simulation", module = "perpacket_lab._core")]
 pub struct PySimulation {
     simulation: Simulation,
     seed: u64,

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 
 create_exception!(
-    perpacket._core,
+    perpacket_lab._core,
     TraceError,
     PyValueError,
     "A trace that cannot be read or written; the message names file and byte."

@@ -1,0 +1,1 @@
+"""perpacket's lab: studies of published documents, the simulator, the emulated machine, models."""

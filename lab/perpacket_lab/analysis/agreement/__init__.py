@@ -1,0 +1,47 @@
+"""Measurement, simulation and models compared: the function that `agreement/study.toml` names.
+
+    costs.py        the cost of a request in one observation
+    scenario.py     two methods in one scenario
+    share.py        the network stack's share of the processor against file size
+    emulated.py     the layers' shares of instructions, beside measured and simulated ones; misses
+    throughput.py   throughput against connections
+    handoff.py      the gain of handoff: simulated, and by two models, partial handoff and LAWS
+
+Models have no points of the study. They are computed from measured or simulated runs, seed by seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perpacket_lab.analysis.agreement import emulated, handoff, share, throughput
+from perpacket_lab.analysis.agreement.costs import EMULATED, METHODS, SIMULATED
+from perpacket_lab.analysis.methods import MethodComparison
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.quantities import Rows
+
+AXES = {
+    share.CHECK: "size_bytes",
+    throughput.CHECK: "connections",
+    handoff.CHECK: "nic_connections",
+}
+"""The factor that each question varies."""
+
+
+def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
+    """The comparisons of two methods, question by question."""
+    names: dict[tuple[str, str], dict[int, str]] = {}
+    for point in points:
+        question, method = str(point.factors["question"]), str(point.factors["way"])
+        of_method = names.setdefault((question, method), {})
+        of_method[int(point.factors[AXES[question]])] = point.name
+    found = []
+    for module in (share, throughput):
+        by_method = {
+            method: names.get((module.CHECK, method), {}) for method in (*METHODS, EMULATED)
+        }
+        found += module.compare(rows, by_method)
+        if module is share:
+            found += emulated.compare_layers(rows, by_method)
+            found += emulated.compare_misses(rows, by_method)
+    return found + handoff.compare(rows, names.get((handoff.CHECK, SIMULATED), {}))

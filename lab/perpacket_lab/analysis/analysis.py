@@ -1,0 +1,305 @@
+"""The analysis of a run. `analyze` computes an `Analysis` once, and every output renders it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from perpacket.analysis.statistics import Interval
+from perpacket_lab.analysis import published_rows, published_score
+from perpacket_lab.analysis.changes import ChangeSet, change_sets
+from perpacket_lab.analysis.conclusions import Conclusion, conclusions_of
+from perpacket_lab.analysis.contests import ContestResult, results_of
+from perpacket_lab.analysis.doubts import by_point, counted_doubts, unbalanced
+from perpacket_lab.analysis.effects import Summary
+from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.findings import Evidence, Findings, findings_of
+from perpacket_lab.analysis.limits import limits_of
+from perpacket_lab.analysis.methods import MethodComparison, headline
+from perpacket_lab.analysis.offload import network_shares
+from perpacket_lab.analysis.published import Comparison
+from perpacket_lab.analysis.published_score import Score
+from perpacket_lab.analysis.summary import summarize
+from perpacket_lab.analysis.terms import Terms, terms_of
+from perpacket_lab.analysis.turns import turn_limits
+from perpacket_lab.analysis.wording import plural, sentence_case
+from perpacket_lab.run.configuration_file import RunConfiguration
+from perpacket_lab.run.directory import CONFIGURATION, REPORT, Failure, RunDirectory
+from perpacket_lab.run.observation_file import rows_from, to_table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from perpacket_lab.study.point import Point
+    from perpacket_lab.study.study import Study
+
+NAMED_OPTIONS: Final = {"run.packets": "--packets", "run.warmup_packets": "--warmup-packets"}
+"""Parameters that have an option of their own on the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The identity of a run, and how many of its observations exist."""
+
+    path: Path
+    configuration: RunConfiguration
+    configuration_text: str
+    environment: Mapping[str, object]
+    observed: int
+    planned: int
+    failures: tuple[Failure, ...]
+    commands: tuple[str, ...]
+    """The command lines that repeat the run."""
+    began: datetime
+    """The time (UTC) at which the directory of the run was made."""
+    took: timedelta
+    """The time from then to the last observation, pauses included."""
+
+    @property
+    def report_path(self) -> Path:
+        """The default file of the report."""
+        return self.path / REPORT
+
+    @property
+    def missing(self) -> int:
+        """The number of observations that do not exist yet."""
+        return self.planned - self.observed
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A run of a study, with all data that the outputs show."""
+
+    study: Study
+    run: RunFacts
+    observations: pl.DataFrame
+    """One row for each run: see `RunDirectory.observations`."""
+    timelines: Mapping[tuple[str, int], pl.DataFrame]
+    """The state over time, by point and seed, where it was recorded."""
+    estimates: Estimates
+    comparisons: tuple[Comparison, ...]
+    """The published values beside the run, in the document's order."""
+    conclusions: tuple[Conclusion, ...]
+    """The document's conclusions, where its figures name them."""
+    headline: str
+    """A sentence on the agreement of the run with published values, or between methods."""
+    scores: tuple[Score, ...]
+    disagreements: tuple[Comparison, ...]
+    contests: tuple[ContestResult, ...]
+    methods: tuple[MethodComparison, ...]
+    summary: Summary | None
+    """The summary of the run; None if the study compares with a document."""
+    network_shares: Mapping[str, Interval]
+    """The network layers' share of the busy processor, by point."""
+    findings: Findings
+    rankings: tuple[str, ...]
+    """Sentences on points whose intervals of a ranked quantity overlap."""
+    limits: tuple[str, ...]
+    notes: tuple[str, ...]
+    """The doubts that the command line prints beside the results."""
+    changes: tuple[ChangeSet, ...] = ()
+    """The changes that were tried, by figure."""
+
+    @property
+    def terms(self) -> Terms:
+        """The terms for this kind of run."""
+        return terms_of(self.study)
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of the intervals."""
+        return self.estimates.confidence
+
+    @property
+    def unbalanced(self) -> list[tuple[str, int]]:
+        """The points and seeds of runs whose packets do not balance."""
+        return unbalanced(self.estimates.rows)
+
+
+def analyze(study: Study, directory: RunDirectory) -> Analysis:
+    """Analyze a run, finished or not.
+
+    Raises `CorruptObservation` when a file of the run is damaged.
+    """
+    configuration = directory.configuration
+    observations = directory.read_observations()
+    estimates = Estimates(
+        rows_from(configuration.points, observations),
+        configuration.confidence,
+        lambda point: study.is_measured and point not in study.simulated,
+    )
+    run = facts_of(study, directory, len(observations))
+    comparisons = tuple(published_rows.compare_all(study, estimates))
+    contests = tuple(results_of(study.contests, study.points, estimates))
+    methods = methods_of(study, estimates)
+    summary = summarize(study, directory, estimates) if study.summary else None
+    rankings = tuple(published_rows.rankings(study, estimates))
+    changes = change_sets(study, estimates)
+    doubts = counted_doubts(estimates.rows) if changes else []
+    return Analysis(
+        study=study,
+        run=run,
+        observations=to_table(configuration.points, observations),
+        timelines={pair: directory.timeline(*pair) for pair in directory.timelines()},
+        estimates=estimates,
+        comparisons=comparisons,
+        conclusions=tuple(conclusions_of(comparisons)),
+        headline=headline_of(study, comparisons, methods, changes),
+        scores=(*published_score.scores(comparisons, terms_of(study)), runs_score(study, run)),
+        disagreements=tuple(published_score.disagreements(comparisons)),
+        contests=contests,
+        methods=methods,
+        summary=summary,
+        network_shares=network_shares(estimates),
+        findings=findings_of(
+            Evidence(study, estimates, comparisons, contests, methods, summary, changes)
+        ),
+        rankings=rankings,
+        limits=(
+            *(f"{sentence_case(doubt)}." for doubt in doubts),
+            *limits_of(
+                study,
+                estimates,
+                seeds=len(configuration.seeds),
+                planned=run.planned,
+                comparisons=comparisons,
+                methods=methods,
+                rankings=rankings,
+                summary=summary,
+                stopping=configuration.stopping,
+                failures=run.failures,
+                environment=run.environment,
+            ),
+        ),
+        notes=(
+            *notes_of(study, run, comparisons, methods, summary, rankings),
+            *doubts,
+            *turn_limits(study, estimates),
+        ),
+        changes=changes,
+    )
+
+
+def headline_of(
+    study: Study,
+    comparisons: Sequence[Comparison],
+    methods: Sequence[MethodComparison],
+    changes: Sequence[ChangeSet],
+) -> str:
+    """A sentence on the agreement with published values or between methods; else empty."""
+    if methods:
+        return headline(methods)
+    if changes and not comparisons:
+        return ""
+    return published_score.headline(comparisons, terms_of(study))
+
+
+def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ...]:
+    """The comparisons from the function that the study's file names."""
+    if not study.methods:
+        return ()
+    module, _, function = study.methods.partition(":")
+    compare = getattr(import_module(module), function)
+    found: tuple[MethodComparison, ...] = tuple(compare(study.points, estimates.rows))
+    confidence = estimates.confidence
+    return tuple(
+        replace(
+            row,
+            first=replace(row.first, confidence=confidence),
+            second=replace(row.second, confidence=confidence),
+        )
+        for row in found
+    )
+
+
+def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
+    """The facts of the run in a directory."""
+    began, last = directory.times()
+    return RunFacts(
+        path=directory.path,
+        configuration=directory.configuration,
+        configuration_text=(directory.path / CONFIGURATION).read_text(encoding="utf-8"),
+        environment=directory.environment(),
+        observed=observed,
+        planned=observed + len(directory.missing()),
+        failures=tuple(directory.failures()),
+        commands=tuple(commands(study, directory.configuration)),
+        began=began,
+        took=last - began,
+    )
+
+
+def runs_score(study: Study, run: RunFacts) -> Score:
+    """The number of runs that exist, in the form of a score."""
+    terms, configuration = terms_of(study), run.configuration
+    points, seeds = len(configuration.points), len(configuration.seeds)
+    remark = f"{run.missing} of {run.planned} missing" if run.missing else ""
+    most = "at most " if configuration.stopping is not None else ""
+    replications = plural(seeds, terms.replication)
+    label = f"runs: {plural(points, 'configuration')}, {most}{replications} each"
+    return Score(f"{run.observed:,}", label, remark)
+
+
+def notes_of(
+    study: Study,
+    run: RunFacts,
+    comparisons: Sequence[Comparison],
+    methods: Sequence[MethodComparison],
+    summary: Summary | None,
+    rankings: Sequence[str],
+) -> list[str]:
+    """The remarks, rankings and doubts that the command line prints."""
+    found = [*(summary.remarks if summary is not None else ()), *rankings]
+    if study.is_measured:
+        testbed = run.environment.get("testbed")
+        facts = testbed if isinstance(testbed, Mapping) else {}
+        warnings = [
+            *published_rows.warnings_of(comparisons),
+            *((row.scenario, text) for row in methods for text in row.warnings),
+        ]
+        if network := facts.get("network"):
+            found.append(f"measured over {network}")
+        found += [f"left out: {reason}" for reason in facts.get("left_out", ())]
+        found += [f"{', '.join(points)}: {text}" for text, points in by_point(warnings).items()]
+        if len(run.configuration.seeds) == 1:
+            found.append("one run of each point: no interval")
+    if run.missing:
+        found.append(f"the run is not complete: {run.missing} observations are missing")
+    return found
+
+
+def commands(study: Study, configuration: RunConfiguration) -> list[str]:
+    """The command lines that repeat a run."""
+    words = shlex.split(study.command or f"perpacket study run {study.name}")
+    seeds = configuration.seeds
+    first = study.seeds[0] if not study.is_measured else seeds[0]
+    counted = seeds == tuple(range(first, first + len(seeds)))
+    if first != study.seeds[0]:
+        words += ["--seed", str(first)]
+    if len(seeds) != len(study.seeds) and counted:
+        words += ["--replications" if study.is_measured else "--seeds", str(len(seeds))]
+    named = NAMED_OPTIONS | dict(study.options)
+    for name, value in _added_overrides(study.points, configuration.points):
+        option = named.get(name)
+        words += [option, value] if option else ["--set", f"{name}={value}"]
+    lines = [shlex.join(words)]
+    if seeds != study.seeds and not counted:
+        lines.append(f"# with the seeds {', '.join(map(str, seeds))}, by the Python library")
+    return lines
+
+
+def _added_overrides(planned: tuple[Point, ...], ran: tuple[Point, ...]) -> list[tuple[str, str]]:
+    """The overrides that the command line added to the points."""
+    own = {point.name: len(point.overrides) for point in planned}
+    added: dict[str, str] = {}
+    for point in ran:
+        for name, value in point.overrides[own.get(point.name, 0) :]:
+            # Some points do not accept a parameter, but all others have one value for it.
+            if added.setdefault(name, value) != value:
+                return []
+    return list(added.items())

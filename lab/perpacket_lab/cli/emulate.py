@@ -1,0 +1,344 @@
+"""`perpacket emulate`: cache misses per packet of an unmodified kernel, without a PMU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.destination import check_destination
+from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.quantities import size_bytes
+
+if TYPE_CHECKING:
+    from perpacket_lab.emulate.session import Guest, Session
+
+EXAMPLES = (
+    "Examples: perpacket emulate --server nginx --connections 32 · perpacket emulate --server bulk "
+    "--connections 2048 --latency-ms 20 --l2 256K:16,512K:16 --format json · "
+    "perpacket emulate --server 'lighttpd -D -f /etc/lighttpd.conf' --tlb 1024"
+)
+
+
+class By(StrEnum):
+    """How costs are divided."""
+
+    LAYER = "layer"
+    FUNCTION = "function"
+    STRUCTURE = "structure"
+
+
+RECORD_BYTES = 4000
+"""Approximate size of a recording of nginx, in bytes for each packet of warm-up and window."""
+
+app = typer.Typer(invoke_without_command=True, epilog=EXAMPLES)
+
+KernelOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Kernel to run: a bzImage or vmlinux. By default the kernel of Debian's package "
+        "linux-image-amd64, which is unpacked and not installed."
+    ),
+]
+ModulesOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the kernel's modules, by default /lib/modules/VERSION."),
+]
+ServerOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|COMMAND",
+        help="nginx, web (`serve web`), bulk (`load stream`), or the command of another server; "
+        "{root}, {address} and {port} in it are replaced.",
+    ),
+]
+ServerFilesOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="A file or folder that the other server needs; may be repeated."),
+]
+
+FirstOption = Annotated[
+    str, typer.Option(metavar="SIZE:WAYS,...", help="First-level caches of data and instructions.")
+]
+SecondOption = Annotated[
+    str, typer.Option(metavar="SIZE:WAYS,...", help="Second-level caches; one pass models all.")
+]
+PolicyOption = Annotated[
+    str, typer.Option(help="non-inclusive, inclusive or exclusive second levels.")
+]
+PrefetchOption = Annotated[str, typer.Option(help="none, or next-line into the second level.")]
+TlbOption = Annotated[int, typer.Option(help="Entries of each TLB; 0 for none.")]
+CyclesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="MACHINE",
+        help="Latencies of the modelled cycles: osdi06, or athlon-xp-2600. Cycles are not "
+        "measured.",
+    ),
+]
+DmaOption = Annotated[
+    str,
+    typer.Option(
+        help="Effect of a frame's DMA on caches: invalidate its lines, allocate them in the second "
+        "level, or none."
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def emulate(
+    context: typer.Context,
+    server: ServerOption = "nginx",
+    connections: Annotated[int, typer.Option(help="Connections of the clients.")] = 32,
+    latency_ms: Annotated[float, typer.Option(help="Added latency, one way.")] = 0.0,
+    rate_mbps: Annotated[
+        float, typer.Option(help="Payload rate of the bulk sender, by default without a limit.")
+    ] = 0.0,
+    size: Annotated[
+        int,
+        typer.Option(
+            parser=size_bytes,
+            metavar="SIZE",
+            help="Bytes of a response (default 10240), or of a write of the bulk sender (default "
+            "1448).",
+        ),
+    ] = 0,
+    offloads: Annotated[
+        bool, typer.Option("--offloads", help="Leave TSO, GSO and GRO as the driver sets them.")
+    ] = False,
+    socket_buffer: Annotated[
+        int,
+        typer.Option(
+            parser=size_bytes,
+            metavar="SIZE",
+            help="Buffers of each socket; 0 lets the kernel grow them.",
+        ),
+    ] = "32KiB",  # type: ignore[assignment]  # typer parses it
+    l1: FirstOption = "64K:2",
+    l2: SecondOption = "256K:16,512K:16,1M:16",
+    policy: PolicyOption = "non-inclusive",
+    prefetch: PrefetchOption = "none",
+    tlb: TlbOption = 64,
+    dma: DmaOption = "invalidate",
+    cycles: CyclesOption = "osdi06",
+    turn_instructions: Annotated[
+        int, typer.Option(help="Instructions of one processor before the other one runs.")
+    ] = 20_000,
+    frames: Annotated[
+        int,
+        typer.Option(
+            help="Packets to count, sent and received. A few more are counted if the card moves "
+            "several at once."
+        ),
+    ] = 10_000,
+    warmup_frames: Annotated[
+        int,
+        typer.Option(
+            help="Packets before counting begins, by default 4000 plus 12 for each connection."
+        ),
+    ] = 0,
+    variants: Annotated[
+        int,
+        typer.Option(
+            help="Number of runs. Each has another start of the window and another memory layout."
+        ),
+    ] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the load and the memory layout.")] = 1,
+    by: Annotated[
+        By,
+        typer.Option(
+            help="Divide costs by layer or by layer and function, or divide data misses by kernel "
+            "structure."
+        ),
+    ] = By.LAYER,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML file of rules that override the built-in ones, as for `profile`.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Write the first variant's accesses to this file, for `emulate replay`."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of runs at the same time, by default one for each core. Changes no "
+            "result.",
+        ),
+    ] = None,
+    kernel: KernelOption = None,
+    modules: ModulesOption = None,
+    server_files: ServerFilesOption = None,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Run an unmodified kernel and server on an emulated machine; report the cost of a packet.
+
+    Counts instructions and misses of modelled caches by layer, kind and direction. The counts of a
+    stored guest are the same, whatever else runs on this machine. Needs QEMU 10 and no root.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from perpacket_lab.emulate.settings import Memory, Scenario, Settings
+
+    settings = Settings(
+        Scenario(server, connections, size, latency_ms, rate_mbps, offloads, socket_buffer),
+        Memory.of(l1, l2, policy, prefetch, tlb, dma),
+        frames=frames,
+        warmup_frames=warmup_frames,
+        variants=variants,
+        turn_instructions=turn_instructions,
+        seed=seed,
+        by=by.value,
+        rules=rules,
+        cycles=cycles,
+    )
+    if record is not None:
+        check_destination("--record", record)
+        size_mb = (settings.frames + settings.warmup) * RECORD_BYTES / 1e6
+        progress.note(f"the recording needs about {size_mb:,.0f} MB", quiet)
+    session = open_session(guest(kernel, modules, settings.scenario.command, server_files), quiet)
+    with progress.of_share(quiet) as report:
+        document = session.emulate(settings, report, workers=workers or 0, record=record)
+    show(document, output_format)
+
+
+@app.command(epilog="Example: perpacket emulate prepare --kernel /boot/vmlinuz-6.1.0-28-amd64")
+def prepare(
+    install: Annotated[
+        bool,
+        typer.Option(
+            "--install", help="First install QEMU and busybox from Debian's packages, as root."
+        ),
+    ] = False,
+    remove: Annotated[
+        bool,
+        typer.Option("--remove", help="Remove all stored guests and kernels, and boot none."),
+    ] = False,
+    kernel: KernelOption = None,
+    modules: ModulesOption = None,
+    server: ServerOption = "nginx",
+    server_files: ServerFilesOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Boot a guest and store it, so that emulations start at once.
+
+    `perpacket emulate` does the same when a guest is missing. The kernel's package is unpacked into
+    the cache folder and not installed.
+    """
+    from perpacket_lab.emulate import folders
+    from perpacket_lab.emulate.settings import Scenario
+
+    if remove:
+        output.write_line(f"removed {folders.remove_stored() / 1e6:,.0f} MB in {folders.cache()}")
+        return
+    if install:
+        from perpacket_lab.emulate.install import install as install_packages
+
+        install_packages(lambda text: progress.note(text, quiet))
+    command = Scenario(server).command
+    session = open_session(guest(kernel, modules, command, server_files, newest=True), quiet)
+    output.write_line(f"Linux {session.machine.kernel} is ready in {session.machine.folder}")
+
+
+@app.command(epilog="Example: perpacket emulate shell")
+def shell(
+    kernel: KernelOption = None,
+    modules: ModulesOption = None,
+    server: ServerOption = "nginx",
+    server_files: ServerFilesOption = None,
+) -> None:
+    """Open a shell in the guest. `exit` ends the guest and discards all changes."""
+    from perpacket_lab.emulate.machine import Machine
+    from perpacket_lab.emulate.settings import Scenario
+
+    found = open_session(guest(kernel, modules, Scenario(server).command, server_files), False)
+    arguments = {"turn": "20000"}
+    with Machine(
+        found.emulator,
+        found.machine.boot,
+        found.plugin,
+        arguments,
+        incoming=True,
+        work=b"exec setsid cttyhack sh\n",
+        terminal=True,
+    ) as machine:
+        machine.restore(found.machine.state)
+        machine.wait()
+
+
+@app.command(epilog="Example: perpacket emulate replay nginx.rec --l2 256K:16,4M:16 --tlb 1024")
+def replay(
+    file: Annotated[Path, typer.Argument(help="A recording of `emulate --record`.")],
+    l1: FirstOption = "64K:2",
+    l2: SecondOption = "256K:16,512K:16,1M:16",
+    policy: PolicyOption = "non-inclusive",
+    prefetch: PrefetchOption = "none",
+    tlb: TlbOption = 64,
+    dma: DmaOption = "invalidate",
+    cycles: CyclesOption = "osdi06",
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Count the misses of other caches on a recording; an emulation would count the same."""
+    from perpacket_lab.emulate.replay import replay as replayed
+    from perpacket_lab.emulate.settings import Memory
+
+    show(replayed(file, Memory.of(l1, l2, policy, prefetch, tlb, dma), cycles), output_format)
+
+
+@app.command(epilog="Example: perpacket emulate footprint bulk.rec --name linux-6.12")
+def footprint(
+    file: Annotated[Path, typer.Argument(help="A recording of `emulate --server bulk --record`.")],
+    name: Annotated[str, typer.Option(help="Name of the machine.")] = "recorded",
+) -> None:
+    """Print a machine for the simulator: the memory that each recorded operation touches.
+
+    The output is a parameter file like those in lab/crates/simulate/data/machines.
+    """
+    from perpacket_lab.emulate import footprint as footprints
+
+    output.write_line(footprints.machine(footprints.footprint(file), name).rstrip())
+
+
+def guest(
+    kernel: Path | None,
+    modules: Path | None,
+    command: list[str],
+    server_files: list[Path] | None,
+    *,
+    newest: bool = False,
+) -> Guest:
+    """The guest that the options describe."""
+    from perpacket_lab.emulate.session import Guest
+
+    return Guest(kernel, modules, command, server_files or (), newest)
+
+
+def open_session(guest: Guest, quiet: bool) -> Session:
+    """Open the session of a guest. A note reports the boot of the guest, which takes a minute."""
+    from perpacket_lab.emulate.session import open_session as opened
+
+    stage: Callable[[str], None] = lambda text: progress.note(f"{text} ...", quiet)  # noqa: E731
+    return opened(guest, stage)
+
+
+def show(document: dict[str, Any], output_format: Format) -> None:
+    """Print a document."""
+    from perpacket_lab.show import emulation
+
+    if output_format is Format.JSON:
+        output.write_json(document)
+        return
+    output.write_line(emulation.headline(document))
+    for table in emulation.tables(document):
+        output.write_text_table(table)
+    for limit in document["limits"]:
+        output.write_line(f"note: {limit}")

@@ -1,0 +1,183 @@
+"""Measures `perpacket serve web` on this machine at three numbers of connections, over loopback.
+
+This needs no root. If the kernel forbids profiles, the demo reports user, kernel and interrupt
+time from the kernel's accounts instead of layers, and a note reports the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perpacket import machine
+from perpacket.analysis.statistics import Interval
+from perpacket.errors import MachineLacks, PerpacketError
+from perpacket_lab.analysis.analysis import Analysis, analyze
+from perpacket_lab.measure.web.runner import WebRunner
+from perpacket_lab.run import start
+from perpacket_lab.run.progress import ProgressFunction
+from perpacket_lab.study.figure import Figure
+from perpacket_lab.study.figures import LAWS
+from perpacket_lab.study.point import Level, Point
+from perpacket_lab.study.study import Study
+
+CONNECTIONS = (4, 32, 256)
+FILE_BYTES = 10_240
+BLOCKS = tuple(range(1, 13))
+DURATION_S = 0.4
+WARMUP_S = 0.1
+"""Each point has twelve short windows, in random order within blocks. Three windows of two seconds
+would take the same time. But a disturbance of one window would then affect a third of the data
+instead of a twelfth."""
+
+PROFILING = "perf_cpu_wide"
+"""The capability that layers need."""
+
+COARSE = "accounts"
+"""The events that every process may read."""
+
+COLUMNS = ("requests_per_s", "latency_us.service.p99", "server_idle")
+LAYERS = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver", "interrupt", "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The measured quantities by number of connections.
+
+    Without an `analysis` there was no measurement, and `notes` has the reason.
+    """
+
+    analysis: Analysis | None
+    rows: Mapping[int, Mapping[str, Interval]]
+    """By number of connections: the quantities of `COLUMNS`, and `ns.LAYER` per packet."""
+    notes: tuple[str, ...]
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether the machine was profiled, which advice needs."""
+        return any(any(name.startswith("ns.") for name in row) for row in self.rows.values())
+
+
+def study(events: str = "best") -> Study:
+    """Three points of a web server, as a study."""
+    runner = WebRunner()
+    return Study(
+        name="live",
+        title="The cost of a packet on this machine",
+        question="A 10 KB file from `perpacket serve web` over loopback, on persistent connections "
+        "without think time: what does each layer cost?",
+        points=tuple(point(connections, events) for connections in CONNECTIONS),
+        seeds=BLOCKS,
+        runner=runner,
+        measured_runner=runner,
+        figures=figures(),
+        limits=(
+            "Loopback has no driver, no wire and no interrupts of a network card.",
+            "Packets over loopback are as large as segmentation offload makes them.",
+        ),
+        command="perpacket demo",
+    )
+
+
+def point(connections: int, events: str) -> Point:
+    """One number of connections."""
+    factors: dict[str, Level] = {"connections": connections}
+    parameters = {
+        "load.kind": "file",
+        "load.size_bytes": FILE_BYTES,
+        "load.connections": connections,
+        "testbed.kind": "loopback",
+        "profile.events": events,
+        "run.duration_s": DURATION_S,
+        "run.warmup_s": WARMUP_S,
+    }
+    overrides = tuple((name, str(value)) for name, value in parameters.items())
+    return Point(f"web-{connections}c", "file", factors, overrides)
+
+
+def figures() -> tuple[Figure, ...]:
+    """The figures of the demo's report on this machine."""
+    return (
+        Figure(
+            "stacked-layers",
+            "Cost of a packet by layer",
+            "connections",
+            "cpu_ns_per_packet",
+            x_title="connections",
+            y_title="processor time per packet (ns)",
+        ),
+        Figure(
+            "curve",
+            "Requests per second",
+            "connections",
+            "requests_per_s",
+            x_title="connections",
+            y_title="requests/s",
+        ),
+        Figure(
+            "curve",
+            "Time to a response",
+            "connections",
+            "latency_us.response.p50,latency_us.response.p99",
+            x_title="connections",
+            y_title="time to a response (µs)",
+        ),
+        Figure(
+            "laws",
+            "Upper bound of the gain by offload",
+            "",
+            "share",
+            caption=f"{LAWS} Over loopback the network's share includes the receiver's work.",
+        ),
+    )
+
+
+def run(path: Path, on_progress: ProgressFunction | None) -> Live:
+    """Measure into the new directory `path`; without a measurement, a note has the reason."""
+    try:
+        events, notes = usable_events()
+        chosen = study(events)
+        directory = start.run(chosen, path, on_progress=on_progress)
+    except (MachineLacks, OSError) as error:
+        return Live(None, {}, (f"no measurement: {error}", *hint_of(error)))
+    analysis = analyze(chosen, directory)
+    rows = rows_of(analysis)
+    if not rows:
+        return Live(None, {}, (f"no measurement: {analysis.run.failures[0].reason}",))
+    return Live(analysis, rows, notes)
+
+
+def usable_events() -> tuple[str, tuple[str, ...]]:
+    """The events of the profile on this machine, and notes on missing rights."""
+    found = {item.name: item for item in machine.of_the_kernel()}
+    profiling = found.get(PROFILING)
+    if profiling is None or profiling.available:
+        return "best", ()
+    return COARSE, (
+        f"no layers: {profiling.detail}; user, kernel and interrupt time instead",
+        *((profiling.next_step,) if profiling.next_step else ()),
+    )
+
+
+def hint_of(error: Exception) -> tuple[str, ...]:
+    """The hint of an error, if it has one."""
+    return (error.hint,) if isinstance(error, PerpacketError) and error.hint else ()
+
+
+def rows_of(analysis: Analysis) -> dict[int, dict[str, Interval]]:
+    """The mean of each quantity that all windows of a point have."""
+    names = {name: name for name in COLUMNS}
+    names |= {f"ns.{layer}": f"layers.{layer}.cpu_ns_per_packet" for layer in LAYERS}
+    rows: dict[int, dict[str, Interval]] = {}
+    for each in analysis.study.points:
+        windows = analysis.estimates.runs(each.name)
+        found = {name: analysis.estimates.mean(each.name, key) for name, key in names.items()}
+        row = {
+            name: interval
+            for name, interval in found.items()
+            if interval is not None and interval.n == windows
+        }
+        if row:
+            rows[int(each.factors["connections"])] = row
+    return rows

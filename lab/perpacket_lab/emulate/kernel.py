@@ -1,0 +1,264 @@
+"""The emulated kernel, from Debian's package, which is unpacked and not installed, or from a file.
+
+This module decompresses an image (bzImage) if it can, because the emulator boots a plain vmlinux in
+half the time. The layout of a bzImage is that of Documentation/arch/x86/boot.rst.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket_lab.emulate import folders
+
+PACKAGE = "linux-image-amd64"
+"""Debian's package that depends on the current kernel with drivers for real cards."""
+
+NEEDED = ("e1000", "sch_netem")
+"""The needed modules: the driver of the emulated cards, and the queue that adds latency."""
+
+SUFFIXES = ("", ".xz", ".gz", ".zst")
+"""What follows `.ko` in the names of modules: nothing, or the suffix of a compression."""
+
+MAGIC = b"HdrS"
+MAGIC_AT = 0x202
+SETUP_SECTORS_AT = 0x1F1
+VERSION_AT = 0x20E
+PAYLOAD_AT = 0x248
+SECTOR_BYTES = 512
+ELF = b"\x7fELF"
+PVH_NOTE = b"\x04\x00\x00\x00\x08\x00\x00\x00\x12\x00\x00\x00Xen\x00"
+"""An ELF note (type 18 of Xen, eight bytes) with the address at which an emulator enters a
+vmlinux."""
+
+FETCH_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel to boot, with the modules that the guest loads, in this order."""
+
+    version: str
+    image: bytes
+    modules: tuple[tuple[str, bytes], ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the image is a plain vmlinux."""
+        return self.image.startswith(ELF)
+
+
+def from_file(file: Path, modules: Path | None = None) -> Kernel:
+    """The kernel in a file, with modules from a folder, by default the kernel's in `/lib/modules`.
+
+    Raises `ConfigurationError` when the file is no kernel, when `modules` is no folder, or when the
+    folder has modules but not the card's driver.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"--kernel {file}: {(error.strerror or str(error)).lower()}", parameter="--kernel"
+        ) from None
+    version = version_of(content)
+    if not version:
+        raise ConfigurationError(
+            f"--kernel {file}: expected a Linux kernel for x86-64, a bzImage or a vmlinux",
+            parameter="--kernel",
+            hint="kernels are in /boot, as vmlinuz-VERSION",
+        )
+    folder = modules or Path("/lib/modules") / version
+    if modules is not None and not modules.is_dir():
+        raise ConfigurationError(f"--modules {modules}: no such folder", parameter="--modules")
+    return Kernel(version, plain(content), found_modules(folder))
+
+
+def from_package(*, newest: bool = False) -> Kernel:
+    """The kernel of Debian's package, downloaded into the cache folder if that has none.
+
+    With `newest`, an older kernel in the cache is not used. Raises `MachineLacks` if there is no
+    such package.
+    """
+    if not newest and (there := cached()):
+        return there
+    name = package()
+    folder = folders.cache() / "kernels" / name
+    if not folder.is_dir():
+        with folders.made(folder) as new:
+            fetch(name, new)
+    return stored(folder)
+
+
+def cached() -> Kernel | None:
+    """The kernel that was fetched last, if there is one in the cache folder."""
+    found = (folders.cache() / "kernels").glob("linux-image-*")
+    there = [path for path in found if folders.PART not in path.name]
+    return stored(max(there, key=lambda path: path.stat().st_mtime)) if there else None
+
+
+def stored(folder: Path) -> Kernel:
+    """The kernel of a folder that `fetch` filled."""
+    modules = found_modules(folder / "modules")
+    return Kernel((folder / "version").read_text(), (folder / "image").read_bytes(), modules)
+
+
+def package() -> str:
+    """The name of the package with the current kernel; raises `MachineLacks`."""
+    for program in ("apt-cache", "apt-get", "dpkg-deb"):
+        if shutil.which(program) is None:
+            raise MachineLacks(
+                f"{program}: not found, so there is no package with a kernel", OTHER_KERNEL
+            )
+    done = subprocess.run(
+        ["apt-cache", "depends", PACKAGE], capture_output=True, text=True, check=False
+    )
+    names = re.findall(r"Depends: (linux-image-\S+)", done.stdout)
+    if not names:
+        raise MachineLacks(
+            f"{PACKAGE}: this machine's package lists have no such package",
+            f"bring the lists up to date with `apt-get update`, or {OTHER_KERNEL}",
+        )
+    return str(names[0])
+
+
+OTHER_KERNEL = "name a kernel with --kernel FILE, such as /boot/vmlinuz-VERSION"
+
+
+def fetch(name: str, folder: Path) -> None:
+    """Download a package, and store its kernel and modules in `folder`; nothing is installed."""
+    download = folder / "download"
+    download.mkdir()
+    done = subprocess.run(
+        ["apt-get", "download", "-q", name],
+        cwd=download,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=FETCH_S,
+    )
+    archives = list(download.glob("*.deb"))
+    if done.returncode or not archives:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise MachineLacks(
+            f"{name}: the package was not downloaded to {folder.parent}: {last}",
+            "if there is space, bring the lists up to date with `apt-get update`, or "
+            f"{OTHER_KERNEL}",
+        )
+    done = subprocess.run(
+        ["dpkg-deb", "-x", archives[0], "unpacked"],
+        cwd=download,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise RunFailed(
+            f"{name}: the package was not unpacked in {folder.parent}: {last}",
+            "free some space there: a kernel needs 600 MB until it is unpacked",
+        )
+    image = next((download / "unpacked").glob("boot/vmlinuz-*"), None)
+    if image is None:
+        raise RunFailed(f"{name}: the package has no kernel", OTHER_KERNEL)
+    content = image.read_bytes()
+    (folder / "image").write_bytes(plain(content))
+    (folder / "version").write_text(version_of(content))
+    (folder / "modules").mkdir()
+    for module, code in found_modules(download / "unpacked"):
+        (folder / "modules" / f"{module}.ko").write_bytes(code)
+    shutil.rmtree(download)
+
+
+def found_modules(folder: Path) -> tuple[tuple[str, bytes], ...]:
+    """The needed modules of a folder, each after its dependencies; without built-in modules.
+
+    Raises `ConfigurationError` for a kernel with modules but without the card's driver.
+    """
+    files = {
+        path.name.partition(".ko")[0].replace("-", "_"): path
+        for suffix in SUFFIXES
+        for path in folder.rglob(f"*.ko{suffix}")
+    }
+    built_in = " ".join(path.read_text() for path in folder.rglob("modules.builtin"))
+    if files and NEEDED[0] not in files and f"/{NEEDED[0]}.ko" not in built_in:
+        raise ConfigurationError(
+            f"{folder}: this kernel has no driver for e1000 network cards",
+            parameter="--kernel",
+            hint="kernels made for clouds have none: use the distribution's general kernel",
+        )
+    order: list[str] = []
+
+    def add(name: str) -> None:
+        if name in files and name not in order:
+            for other in dependencies(code[name]):
+                code.setdefault(other, expanded(files[other]) if other in files else b"")
+                add(other)
+            order.append(name)
+
+    code = {name: expanded(files[name]) for name in NEEDED if name in files}
+    for name in list(code):
+        add(name)
+    return tuple((name, code[name]) for name in order)
+
+
+def dependencies(module: bytes) -> list[str]:
+    """The modules that a module needs, from its `depends` entry."""
+    found = re.search(rb"\0depends=([^\0]*)\0", module)
+    return (
+        [name for name in found[1].decode().replace("-", "_").split(",") if name] if found else []
+    )
+
+
+def expanded(file: Path) -> bytes:
+    """The content of a module that may be compressed."""
+    content = file.read_bytes()
+    return content if content.startswith(ELF) else decompressed(content) or content
+
+
+def version_of(content: bytes) -> str:
+    """The version of a kernel image; empty for other content."""
+    if content[MAGIC_AT : MAGIC_AT + 4] == MAGIC:
+        at = struct.unpack_from("<H", content, VERSION_AT)[0] + SECTOR_BYTES
+        return content[at : at + 200].split(b"\0")[0].split(b" ")[0].decode(errors="replace")
+    found = re.search(rb"Linux version ([0-9]\S+) ", content) if content.startswith(ELF) else None
+    return found[1].decode(errors="replace") if found else ""
+
+
+def plain(content: bytes) -> bytes:
+    """The vmlinux in a bzImage; the image itself if no vmlinux with a PVH entry can be extracted.
+
+    The emulator boots a vmlinux only by its PVH entry.
+    """
+    if content.startswith(ELF):
+        return content
+    start = (content[SETUP_SECTORS_AT] or 4) + 1
+    offset, length = struct.unpack_from("<II", content, PAYLOAD_AT)
+    start = start * SECTOR_BYTES + offset
+    found = decompressed(content[start : start + length])
+    return found if found.startswith(ELF) and PVH_NOTE in found else content
+
+
+def decompressed(content: bytes) -> bytes:
+    """The decompressed content of gzip, xz or zstd data at the start; empty for other data."""
+    try:
+        if content.startswith(b"\x1f\x8b"):
+            return zlib.decompressobj(wbits=31).decompress(content)
+        if content.startswith(b"\xfd7zXZ"):
+            return lzma.LZMADecompressor().decompress(content)
+        if content.startswith(b"\x28\xb5\x2f\xfd") and (program := shutil.which("zstd")):
+            # zstd reports an error for the four bytes after the end of the data, but only after it
+            # has written the data.
+            return subprocess.run(
+                [program, "-dcq"], input=content, capture_output=True, check=False
+            ).stdout
+    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile):
+        pass
+    return b""

@@ -1,0 +1,230 @@
+"""Emulations as points of a study. Each seed has another start of the window and memory layout.
+
+Points that differ only in the size of the second level share one emulation, which models all of
+these sizes in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perpacket.errors import ConfigurationError, RunFailed
+from perpacket_lab.emulate import report, runs
+from perpacket_lab.emulate.caches import Shape, shape
+from perpacket_lab.emulate.session import Guest, Session, open_session, prepared_session
+from perpacket_lab.emulate.settings import Memory, Scenario, Settings
+from perpacket_lab.study.point import Point
+from perpacket_lab.study.runner import Outcome, Run, SetupDescription
+
+FRAMES_PER_S = 1400
+"""Frames that a run carries in a second, warm-up, connections and restored state included: the
+mean of the kept run in docs/documents, 1.6 million frames in 19.3 minutes on an AMD EPYC."""
+
+
+class Plan(BaseModel):
+    """The parameters of one run; the alias is the name in the point."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    kind: Literal["stream", "file"] = Field(alias="load.kind", default="stream")
+    """The bulk sender, or clients that request one file."""
+    server: str = Field(alias="server.kind", default="")
+    """The server; by default the bulk sender or `serve web`, as `kind` requires."""
+    connections: int = Field(alias="load.connections", default=1)
+    rate_mbps: float = Field(alias="load.rate_mbps", default=0)
+    size_bytes: int = Field(alias="load.size_bytes", default=0)
+    keep_alive: bool = Field(alias="load.keep_alive", default=True)
+    latency_ms: float = Field(alias="network.latency_ms", default=0)
+    """Added latency, one way."""
+    l1: str = Field(alias="memory.l1", default="64K:2")
+    l2_kib: int = Field(alias="memory.l2_kib", default=256)
+    l2_ways: int = Field(alias="memory.l2_ways", default=16)
+    policy: Literal["non-inclusive", "inclusive", "exclusive"] = Field(
+        alias="memory.policy", default="non-inclusive"
+    )
+    prefetch: Literal["none", "next-line"] = Field(alias="memory.prefetch", default="none")
+    turn_instructions: int = Field(alias="emulator.turn_instructions", default=20_000)
+    frames: int = Field(alias="run.frames", default=6000)
+
+    @property
+    def l2(self) -> Shape:
+        """The shape of the second level."""
+        return shape("memory.l2_kib", f"{self.l2_kib}K:{self.l2_ways}")
+
+    def settings(self, sizes: tuple[Shape, ...]) -> Settings:
+        """The emulation that models these second levels; raises `ConfigurationError`."""
+        return Settings(
+            Scenario(
+                self.server or ("bulk" if self.kind == "stream" else "web"),
+                self.connections,
+                self.size_bytes,
+                self.latency_ms,
+                self.rate_mbps,
+                keep_alive=self.keep_alive,
+            ),
+            Memory(
+                l1=(shape("memory.l1", self.l1),),
+                l2=sizes,
+                policy=self.policy,
+                next_line=self.prefetch == "next-line",
+            ),
+            frames=self.frames,
+            variants=1,
+            turn_instructions=self.turn_instructions,
+        )
+
+    def one_pass(self) -> Plan:
+        """The plan without its second level. Points that differ only in that share an emulation."""
+        return self.model_copy(update={"l2_kib": 0, "l2_ways": 0})
+
+
+def plan_of(point: Point) -> Plan:
+    """The plan of a point; raises `ConfigurationError` that names the parameter."""
+    from perpacket_lab.measure.plan import validated
+
+    plan = validated(Plan, point)
+    plan.settings((plan.l2,))
+    return plan
+
+
+@dataclass(slots=True)
+class Passes:
+    """The emulations of a study, by their common plan. Each runs when a point first needs it."""
+
+    session: Session
+    sizes: Mapping[Plan, tuple[Shape, ...]]
+    stop: Event
+    _done: dict[tuple[Plan, int], Mapping[str, Any]]
+
+    def counts(self, plan: Plan, seed: int) -> Mapping[str, Any]:
+        """The counts of a plan's emulation."""
+        shared = plan.one_pass()
+        key = (shared, seed)
+        if key not in self._done:
+            settings = replace(plan.settings(self.sizes[shared]), seed=seed)
+            found = self.session
+            self._done[key] = runs.variant(
+                found.emulator, found.plugin, found.machine, settings, seed - 1, stop=self.stop
+            )
+        return self._done[key]
+
+
+class EmulatedRun:
+    """One run of one point."""
+
+    def __init__(self, plan: Plan, seed: int, runner: EmulatedRunner, expected_ms: int) -> None:
+        """Run `plan` as the variant of `seed`, which takes about so long."""
+        self._plan, self._seed, self._runner = plan, seed, runner
+        self._expected_ms = expected_ms
+
+    def run(self) -> Outcome:
+        """The costs per packet by layer; raises `RunFailed`, or `Interrupted` after `cancel`."""
+        passes = self._runner.passes
+        if passes is None:
+            raise RunFailed("an emulation began without a machine: this is a fault of perpacket")
+        counts = passes.counts(self._plan, self._seed)
+        return Outcome(result=result(self._plan, passes, counts))
+
+    def progress(self) -> tuple[int, int]:
+        """Nothing done, because nothing is known before the end, and the expected milliseconds."""
+        return 0, self._expected_ms
+
+    def cancel(self) -> None:
+        """Make `run` stop soon."""
+        if self._runner.passes is not None:
+            self._runner.passes.stop.set()
+
+
+class EmulatedRunner:
+    """Prepares emulations; the guest is booted when it is not in the cache folder."""
+
+    def __init__(self) -> None:
+        """A runner without a machine."""
+        self.passes: Passes | None = None
+        self._first: dict[tuple[Plan, int], Plan] = {}
+        """The plan that was first prepared of those that share an emulation."""
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The parameters that the runner's points may have."""
+        from perpacket_lab.measure.plan import parameters_of
+
+        return parameters_of(Plan)
+
+    def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
+        """A run of that point; raises `ConfigurationError` for wrong parameters."""
+        if seed < 1:
+            raise ConfigurationError(f"seed {seed}: expected 1 or more", parameter="seed")
+        plan = plan_of(point)
+        return EmulatedRun(plan, seed, self, self.expected_ms(plan, seed))
+
+    def expected_ms(self, plan: Plan, seed: int) -> int:
+        """The expected time of an emulation; 0 if another plan shares the emulation and has it."""
+        if self._first.setdefault((plan.one_pass(), seed), plan) != plan:
+            return 0
+        settings = plan.settings((plan.l2,))
+        return round(1000 * (settings.warmup + settings.frames) / FRAMES_PER_S)
+
+    def open_session(self) -> Session:
+        """The prepared machine, booted now if the cache has none; raises `MachineLacks`."""
+        return open_session(Guest(), lambda text: None)
+
+    @contextmanager
+    def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
+        """Open the prepared machine; raises `MachineLacks` when this machine cannot emulate."""
+        sizes: dict[Plan, tuple[Shape, ...]] = {}
+        for plan in map(plan_of, points):
+            shared = plan.one_pass()
+            sizes[shared] = tuple(dict.fromkeys((*sizes.get(shared, ()), plan.l2)))
+        session = self.open_session()
+        self.passes = Passes(session, sizes, Event(), {})
+        try:
+            yield SetupDescription(session.facts, {"limits": list(report.LIMITS)})
+        finally:
+            self.passes = None
+
+
+class PreparedRunner(EmulatedRunner):
+    """Emulates only if a machine is prepared, and boots none; for studies that also measure."""
+
+    def open_session(self) -> Session:
+        """The prepared machine; raises `MachineLacks` when there is none."""
+        return prepared_session()
+
+
+def result(plan: Plan, passes: Passes, counts: Mapping[str, Any]) -> dict[str, object]:
+    """The values of an observation, which are the document's values without intervals."""
+    sizes = passes.sizes[plan.one_pass()]
+    document = report.report(plan.settings(sizes), [counts], {})
+    label = str(plan.l2)
+    ways = {way: values(cost, label) for way, cost in document["directions"].items()}
+    return {
+        "backend": "emulated",
+        "packets_sent": document["packets"]["sent"],
+        "packets_received": document["packets"]["received"],
+        "guest_window_s": document["guest_window_s"][0],
+        "turn_instructions": plan.turn_instructions,
+        **values(document["total"], label),
+        "layers": {name: values(cost, label) for name, cost in document["layers"].items()},
+        "kinds": {name: values(cost, label) for name, cost in document["kinds"].items()},
+        "directions": ways,
+    }
+
+
+def values(cost: Mapping[str, Any], label: str) -> dict[str, float]:
+    """The values of a cost for the second level `label`, by the names of results."""
+    found: dict[str, float] = {"share": cost["share"]}
+    for key, value in cost.items():
+        if not key.endswith("_per_packet"):
+            continue
+        if isinstance(value, Mapping):
+            found[key] = (value.get(label) or next(iter(value.values())))["value"]
+        else:
+            found[key] = value
+    return found

@@ -1,0 +1,132 @@
+"""One emulation: the deterministic runs of its variants, all from the same snapshot.
+
+Variants run at the same time, one on each processor of this machine. They are independent of each
+other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+from perpacket.errors import ConfigurationError, Interrupted, RunFailed
+from perpacket_lab.emulate import work
+from perpacket_lab.emulate.machine import Machine
+from perpacket_lab.emulate.prepared import Prepared
+from perpacket_lab.emulate.qemu import Qemu
+from perpacket_lab.emulate.settings import Settings
+
+DONE = "perpacket: done"
+
+Counts = Mapping[str, object]
+"""The counts of one window, as the plugin writes them."""
+
+OnProgress = Callable[[str, float], None]
+
+
+def emulate(
+    emulator: Qemu,
+    plugin: Path,
+    prepared: Prepared,
+    settings: Settings,
+    *,
+    workers: int = 0,
+    record: Path | None = None,
+    on_progress: OnProgress = lambda text, share: None,
+) -> list[Counts]:
+    """The counts of each variant, in order; `record` is a file for the first variant's accesses.
+
+    Raises `RunFailed` with the reason when a variant does not reach the end of its window.
+    """
+    stop = Event()
+
+    def run(number: int) -> Counts:
+        file = record if number == 0 else None
+        return variant(emulator, plugin, prepared, settings, number, file, stop)
+
+    count = settings.variants
+    with ThreadPoolExecutor(min(count, workers or os.cpu_count() or 1)) as pool:
+        runs = [pool.submit(run, number) for number in range(count)]
+        try:
+            waiting = set(runs)
+            while waiting:
+                on_progress(f"variant {count - len(waiting)} of {count}", 1 - len(waiting) / count)
+                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for one in finished:
+                    one.result()
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [one.result() for one in runs]
+
+
+def variant(
+    emulator: Qemu,
+    plugin: Path,
+    prepared: Prepared,
+    settings: Settings,
+    number: int,
+    record: Path | None = None,
+    stop: Event | None = None,
+) -> Counts:
+    """The counts of one variant; `stop` ends it early with `Interrupted`."""
+    arguments = {
+        "symbols": str(prepared.symbols),
+        "turn": str(settings.turn_instructions),
+        "by": settings.by,
+        **settings.memory.arguments,
+    }
+    if settings.rules:
+        arguments["rules"] = str(settings.rules)
+    if settings.by == "structure":
+        if not prepared.types.is_file():
+            raise ConfigurationError(
+                f"--by structure: Linux {prepared.kernel} has no type information (BTF)",
+                parameter="--by",
+                hint="use a kernel that is built with CONFIG_DEBUG_INFO_BTF, as distributions do",
+            )
+        arguments["types"] = str(prepared.types)
+    part = record.with_name(f"{record.name}.part") if record else None
+    if part:
+        arguments["record"] = str(part)
+        # Inclusive second levels depend on accesses that a filtered recording lacks.
+        arguments["filter"] = "none" if settings.memory.policy == "inclusive" else "lines"
+
+    def on_wait(_printed: str) -> None:
+        if stop is not None and stop.is_set():
+            raise Interrupted("the emulation was stopped")
+
+    script = work.script(settings, number)
+    try:
+        with Machine(
+            emulator, prepared.boot, plugin, arguments, incoming=True, work=script
+        ) as machine:
+            machine.restore(prepared.state)
+            machine.wait_for(DONE, on_wait)
+            if part:
+                machine.wait()  # the plugin completes its recording when the machine ends
+            counts = last_window(machine.counts)
+        if part and record:
+            part.replace(record)
+    finally:
+        if part:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+    return counts
+
+
+def last_window(text: str) -> Counts:
+    """The counts of the last line of the plugin; raises `RunFailed` for an error or no line."""
+    lines = text.splitlines()
+    if not lines:
+        raise RunFailed("the emulator's plugin counted nothing: the guest ended no window")
+    counts = json.loads(lines[-1])
+    if "error" in counts:
+        raise RunFailed(f"the emulator's plugin: {counts['error']}", str(counts.get("hint", "")))
+    return dict(counts)

@@ -1,0 +1,127 @@
+"""Finds the machine that the options describe, prepares it if needed, runs it, and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket_lab.emulate import files, folders, kernel, prepared, qemu, report, runs, self_test
+from perpacket_lab.emulate.prepared import Prepared
+from perpacket_lab.emulate.qemu import Qemu
+from perpacket_lab.emulate.settings import Settings
+
+OnProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """The inputs of a guest: the kernel, and the files of another server than perpacket's."""
+
+    kernel: Path | None = None
+    modules: Path | None = None
+    server: Sequence[str] = ()
+    server_files: Sequence[Path] = field(default=())
+    newest: bool = False
+    """Whether to look for a newer package of the kernel."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigurationError` for options that contradict each other."""
+        if self.modules and not self.kernel:
+            raise ConfigurationError("--modules needs --kernel", parameter="--modules")
+        for path in self.server_files:
+            if not path.exists():
+                raise ConfigurationError(
+                    f"--server-files {path}: no such file", parameter="--server-files"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """QEMU, the plugin and a prepared machine."""
+
+    emulator: Qemu
+    plugin: Path
+    machine: Prepared
+    removes_failed: bool = False
+    """Whether the machine is removed from the cache folder if an emulation fails."""
+
+    def emulate(
+        self,
+        settings: Settings,
+        on_progress: OnProgress = lambda text, share: None,
+        *,
+        workers: int = 0,
+        record: Path | None = None,
+    ) -> dict[str, object]:
+        """The document of one emulation; raises `RunFailed` if a guest does not end its window."""
+        try:
+            counts = runs.emulate(
+                self.emulator,
+                self.plugin,
+                self.machine,
+                settings,
+                workers=workers,
+                record=record,
+                on_progress=on_progress,
+            )
+        except RunFailed:
+            if self.removes_failed:
+                folders.remove(self.machine.folder)
+            raise
+        return report.report(settings, counts, self.facts)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The facts that determine the result, besides the settings."""
+        return {
+            "kernel": self.machine.kernel,
+            "qemu": self.emulator.version,
+            "machine": self.machine.key,
+            "state": self.machine.state_digest,
+        }
+
+
+def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
+    """The session of a guest, which is prepared now if the cache has none.
+
+    Raises `MachineLacks` when QEMU, the plugin or a program of the guest is missing or fails the
+    self-test, and what `prepared.prepare` raises.
+    """
+    emulator, plugin = qemu.find(), qemu.plugin()
+    source = (
+        kernel.from_file(guest.kernel, guest.modules)
+        if guest.kernel
+        else kernel.from_package(newest=guest.newest)
+    )
+    content = files.archive(source, guest.server, guest.server_files)
+    self_test.check(emulator, plugin)
+    machine = prepared.prepare(emulator, plugin, source, content, on_stage)
+    # The guest of another server that does not start would take space and never be used again.
+    removes_failed = machine.is_new and bool(guest.server)
+    return Session(emulator, plugin, machine, removes_failed)
+
+
+def prepared_session() -> Session:
+    """The session of the default guest, which `emulate prepare` has stored.
+
+    Raises `MachineLacks` when there is none, or when QEMU, the plugin or a program is missing.
+    """
+    emulator, plugin = qemu.find(), qemu.plugin()
+    machine = prepared_guest(emulator)
+    if machine is None:
+        raise MachineLacks(
+            "no emulated machine is prepared", "`perpacket emulate prepare` boots and stores one"
+        )
+    self_test.check(emulator, plugin)
+    return Session(emulator, plugin, machine)
+
+
+def prepared_guest(emulator: Qemu) -> Prepared | None:
+    """The default guest that `emulate prepare` has stored, or `None`.
+
+    Raises `MachineLacks` when a program of the guest is missing.
+    """
+    source = kernel.cached()
+    return prepared.find(emulator, source, files.archive(source)) if source else None

@@ -1,0 +1,226 @@
+"""The settings of one emulation: the scenario, the modelled caches, and the numbers of packets."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from perpacket.errors import ConfigurationError
+from perpacket_lab.emulate.caches import Shape, shape, shapes
+from perpacket_lab.emulate.cycles import MACHINES
+
+Policy = Literal["non-inclusive", "inclusive", "exclusive"]
+Dma = Literal["invalidate", "allocate", "none"]
+
+OWN_SERVERS = ("nginx", "web", "bulk")
+"""Servers that perpacket configures: nginx, `serve web`, and the bulk sender `load stream`."""
+
+DEFAULT_SIZES = {"bulk": 1448}
+"""Default size of a write: one full segment with a timestamp."""
+WEB_BYTES = 10_240
+
+WARMUP_FRAMES = 4000
+WARMUP_FRAMES_PER_CONNECTION = 12
+"""Frames for each connection before counting begins, while TCP's window grows and caches fill."""
+
+TURN_INSTRUCTIONS = 20_000
+SOCKET_BUFFER_BYTES = 32_768
+LEAST_SOCKET_BUFFER = 4096
+"""The default `min` of tcp_rmem and tcp_wmem (Documentation/networking/ip-sysctl.rst)."""
+MOST_SOCKET_BUFFER = 64 << 20
+MOST_CONNECTIONS = 20_000
+GREATEST_SEED = 1_000_000_000
+VARIANTS = 5
+
+TLB_ENTRIES = 64
+TLB_WAYS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A server, its clients and the network between them."""
+
+    server: str = "nginx"
+    """`nginx`, `web`, `bulk`, or the command of another server."""
+    connections: int = 32
+    size_bytes: int = 0
+    """Bytes of a response, or of a write of the bulk sender; 0 for the server's default."""
+    latency_ms: float = 0.0
+    """Added one way."""
+    rate_mbps: float = 0.0
+    """Payload rate of the bulk sender; 0 for as fast as possible."""
+    offloads: bool = False
+    """Whether TSO, GSO and GRO stay as the driver sets them."""
+    socket_buffer_bytes: int = SOCKET_BUFFER_BYTES
+    """Bytes of the buffers of each socket; 0 lets the kernel grow them."""
+    keep_alive: bool = True
+    """Whether requests share connections; if not, each request of a web client opens one."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigurationError` for values that cannot be run."""
+        within("--connections", self.connections, 1, MOST_CONNECTIONS)
+        within("--latency-ms", self.latency_ms, 0, 10_000)
+        within("--rate-mbps", self.rate_mbps, 0, 100_000)
+        within("--size", self.size_bytes, 0, 100_000_000)
+        if self.socket_buffer_bytes:
+            size = self.socket_buffer_bytes
+            within("--socket-buffer", size, LEAST_SOCKET_BUFFER, MOST_SOCKET_BUFFER, "0, or ")
+        if self.rate_mbps and not self.is_bulk:
+            raise ConfigurationError(
+                f"--rate-mbps {self.rate_mbps:g}: only the server bulk sends at a rate",
+                parameter="--rate-mbps",
+                hint="clients of a web server send their next request after each response",
+            )
+        if not self.words:
+            raise ConfigurationError("--server: expected a server", parameter="--server")
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether the server is the bulk sender."""
+        return self.server == "bulk"
+
+    @property
+    def words(self) -> list[str]:
+        """The command of another server, as words; raises `ConfigurationError`."""
+        try:
+            return shlex.split(self.server)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--server {self.server}: {str(error).lower()}", parameter="--server"
+            ) from None
+
+    @property
+    def command(self) -> list[str]:
+        """The command of a server that is not in `OWN_SERVERS`; empty for those in it."""
+        return [] if self.server in OWN_SERVERS else self.words
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a response or of a write."""
+        return self.size_bytes or DEFAULT_SIZES.get(self.server, WEB_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The modelled caches; any number of first and second levels are modelled in one pass."""
+
+    l1: tuple[Shape, ...] = (Shape(64, 2),)
+    """First levels. Each is a cache for instructions and an equal cache for data."""
+    l2: tuple[Shape, ...] = (Shape(256, 16), Shape(512, 16), Shape(1024, 16))
+    policy: Policy = "non-inclusive"
+    next_line: bool = False
+    tlb_entries: int = TLB_ENTRIES
+    """Entries of each translation cache, in sets of four; 0 for none."""
+    dma: Dma = "invalidate"
+
+    @classmethod
+    def of(cls, l1: str, l2: str, policy: str, prefetch: str, tlb: int, dma: str) -> Memory:
+        """The caches that the options describe; raises `ConfigurationError`."""
+        for option, value, allowed in (
+            ("--policy", policy, ("non-inclusive", "inclusive", "exclusive")),
+            ("--prefetch", prefetch, ("none", "next-line")),
+            ("--dma", dma, ("invalidate", "allocate", "none")),
+        ):
+            if value not in allowed:
+                raise ConfigurationError(
+                    f"{option} {value}: expected {', '.join(allowed)}", parameter=option
+                )
+        if tlb and (tlb < TLB_WAYS or tlb & (tlb - 1) or tlb > 65_536):
+            raise ConfigurationError(
+                f"--tlb {tlb}: expected 0 or a power of two from {TLB_WAYS} to 65536",
+                parameter="--tlb",
+            )
+        return cls(
+            shapes("--l1", l1),
+            shapes("--l2", l2),
+            policy,  # type: ignore[arg-type]  # checked above
+            prefetch == "next-line",
+            tlb,
+            dma,  # type: ignore[arg-type]
+        )
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """The arguments of the plugin for these caches."""
+        return {
+            "l1": "+".join(f"{one.kib}:{one.ways}" for one in self.l1),
+            "l2": "+".join(f"{one.kib}:{one.ways}" for one in self.l2),
+            "policy": self.policy,
+            "prefetch": "next-line" if self.next_line else "none",
+            "tlb": f"{self.tlb_entries}:{TLB_WAYS}" if self.tlb_entries else "none",
+            "dma": self.dma,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One emulation."""
+
+    scenario: Scenario = field(default_factory=Scenario)
+    memory: Memory = field(default_factory=Memory)
+    frames: int = 10_000
+    """The number of frames to count: the sum of those sent and those received."""
+    warmup_frames: int = 0
+    """Frames before counting begins; 0 for a number that grows with the connections."""
+    variants: int = VARIANTS
+    """The number of runs, each with another start of the window and another memory layout."""
+    turn_instructions: int = TURN_INSTRUCTIONS
+    """Instructions of one processor before the other processor runs."""
+    seed: int = 1
+    by: Literal["layer", "function", "structure"] = "layer"
+    rules: Path | None = None
+    """A file of rules that have priority over the built-in ones."""
+    cycles: str = MACHINES[0]
+    """The machine of the simulator whose latencies the modelled cycles have."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigurationError` for values that cannot be run."""
+        within("--frames", self.frames, 10, 100_000_000)
+        within("--warmup-frames", self.warmup_frames, 0, 100_000_000)
+        within("--variants", self.variants, 1, 100)
+        within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)
+        within("--seed", self.seed, 0, GREATEST_SEED)
+        if self.rules and not self.rules.is_file():
+            raise ConfigurationError(f"--rules {self.rules}: no such file", parameter="--rules")
+        if self.cycles not in MACHINES:
+            raise ConfigurationError(
+                f"--cycles {self.cycles}: expected {' or '.join(MACHINES)}", parameter="--cycles"
+            )
+
+    @property
+    def warmup(self) -> int:
+        """The number of frames before counting begins."""
+        grown = WARMUP_FRAMES + WARMUP_FRAMES_PER_CONNECTION * self.scenario.connections
+        return self.warmup_frames or grown
+
+    def as_dict(self) -> dict[str, object]:
+        """The settings for a result."""
+        scenario = asdict(self.scenario) | {"size_bytes": self.scenario.bytes}
+        memory = asdict(self.memory)
+        return {
+            **scenario,
+            **{name: memory[name] for name in ("policy", "tlb_entries", "dma")},
+            "prefetch": "next-line" if self.memory.next_line else "none",
+            "frames": self.frames,
+            "warmup_frames": self.warmup,
+            "turn_instructions": self.turn_instructions,
+            "seed": self.seed,
+            **({"rules": str(self.rules)} if self.rules else {}),
+        }
+
+
+def within(option: str, value: float, least: float, most: float, also: str = "") -> None:
+    """Raise `ConfigurationError` unless `value` is from `least` to `most`.
+
+    `also` names other values, which the caller accepts.
+    """
+    if not least <= value <= most:
+        raise ConfigurationError(
+            f"{option} {value:,.10g}: expected {also}{least:,.10g} to {most:,.10g}",
+            parameter=option,
+        )
+
+
+__all__ = ["Memory", "Scenario", "Settings", "shape"]

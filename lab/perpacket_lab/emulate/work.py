@@ -1,0 +1,173 @@
+"""The work of the guest after it is restored, as a script for its shell.
+
+The server runs on processor 0. The clients, in the namespace of card B, and the program that starts
+and ends the window run on processor 1. The queue of card B delays the frames for both directions,
+so that the server's processor has no work from the delay.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from perpacket_lab.emulate.settings import Scenario, Settings
+
+SERVER = "10.0.0.1"
+CLIENT = "10.0.0.2"
+WEB_PORT = 80
+BULK_PORT = 5001
+FILE = "file"
+FOREVER_S = 100_000_000
+QUEUE_FRAMES = 1_000_000
+"""The limit of delayed frames: more frames than fit in the TCP windows of all connections."""
+
+PHASE_FRAMES = 977
+"""The number of frames by which each variant's window starts later than the previous one's."""
+
+LAYOUT_KIB = 372
+"""Each variant has this much more memory in use before its server starts, so that the server has
+other pages."""
+
+OUTPUT = "/tmp/server"
+"""The file with the server's messages."""
+OUTPUT_LINES = 5
+"""Lines of the server's messages that an error has."""
+
+OFFLOADS = ("tso", "gso", "gro")
+
+
+def script(settings: Settings, variant: int) -> bytes:
+    """The script of one variant; the first variant is 0."""
+    scenario = settings.scenario
+    lines = [
+        "exec 2>/tmp/errors",
+        'inside="nsenter -n -t $(cat /run/client)"',
+        *network(scenario),
+        *layout(settings.seed, variant),
+        *server(scenario),
+        *clients(scenario, settings.seed + variant),
+        "clients=$!",
+        f"sleep {0.01 + 0.0037 * variant:.4f}",
+        "kill -0 $clients || exit 1",
+        f"taskset 2 perpacket-agent guest count eth0 {settings.warmup + PHASE_FRAMES * variant} "
+        f"{settings.frames} {connections_in_turn(scenario)}",
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def connections_in_turn(scenario: Scenario) -> int:
+    """The connections to which the server sends in turn; 0 for a server that does not."""
+    return scenario.connections if scenario.is_bulk else 0
+
+
+def network(scenario: Scenario) -> list[str]:
+    """The commands that set offloads, buffers and the delay."""
+    lines = []
+    if not scenario.offloads:
+        for inside, card in (("", "eth0"), ("$inside ", "eth1")):
+            lines += [f"{inside}perpacket-agent guest offload {card} {one} off" for one in OFFLOADS]
+            # TCP still builds large packets, so limit the device to packets of one segment.
+            lines.append(f"{inside}/host/ip link set {card} gso_max_segs 1")
+    if size := scenario.socket_buffer_bytes:
+        for inside in ("", "$inside "):
+            for name in ("tcp_wmem", "tcp_rmem"):
+                words = f"4096 {size} {size}"
+                lines.append(f"{inside}sh -c 'echo {words} >/proc/sys/net/ipv4/{name}'")
+    if scenario.latency_ms:
+        lines.append(
+            f"$inside /host/tc qdisc add dev eth1 root netem delay {2 * scenario.latency_ms:g}ms "
+            f"limit {QUEUE_FRAMES} || exit 1"
+        )
+    return lines
+
+
+def layout(seed: int, variant: int) -> list[str]:
+    """Commands that use memory and draw random numbers, a different amount in each variant."""
+    kib = LAYOUT_KIB * variant + seed % 64
+    return [
+        f"dd if=/dev/zero of=/tmp/layout bs=1024 count={kib}",
+        f"dd if=/dev/urandom of=/dev/null bs=64 count={seed % 1000 + variant}",
+    ]
+
+
+def server(scenario: Scenario) -> list[str]:
+    """Start the server on processor 0 and wait until it listens."""
+    if scenario.is_bulk:  # the clients are the side that listens
+        return []
+    words = {
+        "nginx": ["/host/nginx", "-c", "/etc/nginx.conf", "-e", "stderr"],
+        "web": [
+            *("perpacket-agent", "serve", "web", "--root", "/www", "--quiet"),
+            *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0"),
+        ],
+    }.get(scenario.server)
+    # Other servers may print their errors on standard output.
+    command = (
+        f"{shlex.join(words)} >/dev/null 2>{OUTPUT}"
+        if words
+        else f"{foreign(scenario.command)} >{OUTPUT} 2>&1"
+    )
+    return [
+        f"head -c {scenario.bytes} /dev/zero >/www/{FILE}",
+        "chmod -R a+rX /www",
+        f"taskset 1 {command} &",
+        "server=$!",
+        *listening(f"{SERVER}:{WEB_PORT}", "", "the server"),
+    ]
+
+
+def foreign(words: list[str]) -> str:
+    """The command of another server; `{root}`, `{address}` and `{port}` are replaced."""
+    values = {"{root}": "/www", "{address}": SERVER, "{port}": str(WEB_PORT)}
+    filled = []
+    for word in words:
+        for name, value in values.items():
+            word = word.replace(name, value)  # noqa: PLW2901
+        filled.append(word)
+    filled[0] = f"/host/{filled[0].rpartition('/')[2]}"
+    return shlex.join(filled)
+
+
+def listening(address: str, inside: str, who: str) -> list[str]:
+    """Wait until a process listens at an address; fail if it ends, or listens too late.
+
+    The error has the last messages of the process, in one line.
+    """
+    port = f":{int(address.rpartition(':')[2]):04X} "
+    one_line = """awk '{ printf "%s%s", before, $0; before = " | " }'"""
+    last = f"$(tail -n {OUTPUT_LINES} {OUTPUT} | cut -c 1-200 | {one_line} | grep . || echo none)"
+    error = f"{who} does not listen at {address}: it $does; its last messages: {last}"
+    return [
+        "tries=500",
+        f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
+        "    kill -0 $server 2>/dev/null && does=runs || does=ended",
+        "    [ $does = runs ] && [ $((tries -= 1)) -gt 0 ] || {",
+        f'        echo "{error}" >&2',
+        "        exit 1",
+        "    }",
+        "    sleep 0.01",
+        "done",
+    ]
+
+
+def clients(scenario: Scenario, seed: int) -> list[str]:
+    """Start the clients on processor 1. The bulk sender starts after its receiver."""
+    if scenario.is_bulk:
+        rate = f" --bit-rate {scenario.rate_mbps:g}Mb/s" if scenario.rate_mbps else ""
+        to = f"{CLIENT}:{BULK_PORT}"
+        # The sender does not leave its warm-up: its measurement would read TCP_INFO of hundreds of
+        # connections, and the counts would include that.
+        return [
+            f"$inside taskset 2 perpacket-agent load stream --listen {to} --quiet "
+            f"--cpus 1 >/dev/null 2>{OUTPUT} &",
+            "server=$!",
+            *listening(to, "$inside ", "the far end"),
+            f"taskset 1 perpacket-agent load stream --to {to} --connections {scenario.connections} "
+            f"--segment-size {scenario.bytes} --warmup {FOREVER_S}s --cpus 0 --quiet{rate} "
+            ">/dev/null &",
+        ]
+    closing = "" if scenario.keep_alive else "--keep-alive 0 "
+    return [
+        f"$inside taskset 2 perpacket-agent load http http://{SERVER}:{WEB_PORT}/{FILE} "
+        f"--connections {scenario.connections} --duration {FOREVER_S}s --seed {seed} --cpus 1 "
+        f"{closing}--check none --quiet >/dev/null &",
+    ]

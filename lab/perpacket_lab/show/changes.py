@@ -1,0 +1,190 @@
+"""The changes that a study tried: tables for the page and the terminal, and the JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from perpacket.show.text_table import TextTable
+from perpacket_lab.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE
+from perpacket_lab.analysis.wording import in_words, typographic
+from perpacket_lab.show.tables import Cell, Table, interval_cell
+
+if TYPE_CHECKING:
+    from perpacket_lab.analysis.analysis import Analysis
+    from perpacket_lab.analysis.changes import Change, ChangeSet
+
+SIGNS: Final = {CHEAPER: "<", DEARER: ">", NOT_DISTINGUISHABLE: "="}
+"""The verdicts in a narrow column of text."""
+
+ONE_LOAD: Final = "ratio"
+"""The column of a study without a factor for its loads."""
+
+NOTHING_CHOSEN: Final = "none was clearly cheaper"
+
+
+def published(name: str) -> tuple[str, str]:
+    """The magnitude that the source of a change states, and the source; empty for none."""
+    from perpacket.advise import catalogue
+
+    change = catalogue.load().get(name.partition("=")[0])
+    if change is None or not change.source.figure:
+        return "", ""
+    return change.source.figure, change.source.title
+
+
+def matrix(analysis: Analysis) -> tuple[list[str], list[str], dict[tuple[str, str], Change]]:
+    """The loads, the changes, and the result of each pair that was tried."""
+    rows = [row for one in analysis.changes for row in one.rows if not row.is_chosen]
+    loads = list(dict.fromkeys(row.load or ONE_LOAD for row in rows))
+    names = list(dict.fromkeys(row.name for row in rows))
+    return loads, names, {(row.name, row.load or ONE_LOAD): row for row in rows}
+
+
+def together(analysis: Analysis) -> list[Change]:
+    """The results of several changes at once, a row for each load."""
+    return [row for one in analysis.changes for row in one.rows if row.is_chosen]
+
+
+def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
+    """The table of changes and loads, and the table of the best changes together."""
+    loads, names, found = matrix(analysis)
+    tables = []
+    if names:
+        rows = tuple(
+            (name, *(_ratio_text(found.get((name, load))) for load in loads), published(name)[0])
+            for name in names
+        )
+        title = (
+            f"{analysis.study.title}: processor time of a request (of a KiB in bulk sending) with "
+            f"the change, divided by that without [{percent} interval, for all changes of a load]; "
+            "< cheaper, > dearer, = not distinguishable"
+        )
+        tables.append(TextTable(title, ("change", *loads, "published"), rows, tuple(loads)))
+    if whole := together(analysis):
+        headings = ("load", "changes", "us a unit, before", "us a unit, together", "ratio")
+        rows = tuple(
+            (
+                row.name,
+                ", ".join(row.applied) or NOTHING_CHOSEN,
+                str(row.before),
+                str(row.changed),
+                _ratio_text(row),
+            )
+            for row in whole
+        )
+        title = f"The best changes together, in blocks of their own [{percent} interval]"
+        tables.append(TextTable(title, headings, rows, headings[2:]))
+    return tables
+
+
+def _ratio_text(row: Change | None) -> str:
+    return "" if row is None else f"{row.ratio} {SIGNS[row.verdict]}"
+
+
+def tables_of(analysis: Analysis) -> list[Table]:
+    """The table of changes and loads, and that of the best together; none without changes."""
+    loads, names, found = matrix(analysis)
+    tables = []
+    if names:
+        tables.append(
+            Table(
+                identifier="changes",
+                caption="Processor time of a request (of a KiB in bulk sending) with each change, "
+                "divided by that without. Empty: not tried under that load.",
+                columns=("Change", *loads, "Published"),
+                numeric=(False, *[True] * len(loads), False),
+                rows=tuple(
+                    (
+                        Cell(name, css="name"),
+                        *(_ratio_cell(found.get((name, load))) for load in loads),
+                        Cell(*published(name)),
+                    )
+                    for name in names
+                ),
+            )
+        )
+    whole = together(analysis)
+    if whole:
+        columns = ("Load", "Changes", "As it was (µs)", "Together (µs)", "Ratio", "Layers (µs)")
+        tables.append(
+            Table(
+                identifier="together",
+                caption="The best changes together, in blocks of their own",
+                columns=columns,
+                numeric=(False, False, True, True, True, False),
+                rows=tuple(
+                    (
+                        Cell(row.name),
+                        Cell(", ".join(row.applied) or NOTHING_CHOSEN, css="name"),
+                        interval_cell(row.before),
+                        interval_cell(row.changed),
+                        _ratio_cell(row),
+                        Cell(layers_text(row)),
+                    )
+                    for row in whole
+                ),
+            )
+        )
+    return tables
+
+
+def figure_table(found: ChangeSet) -> Table:
+    """The rows of a figure, with the numbers that do not fit in the chart."""
+    return Table(
+        identifier="",
+        caption="Ratios of processor time with their intervals, and the layers whose time is shown "
+        "to differ",
+        columns=("Change", "Of a unit", "Of a packet", "Layers (µs a unit)", "Published"),
+        numeric=(False, True, True, False, False),
+        rows=tuple(
+            (
+                Cell(row.name, css="name"),
+                _ratio_cell(row),
+                interval_cell(row.packet_ratio),
+                Cell(layers_text(row)),
+                Cell(*published(row.name)),
+            )
+            for row in found.rows
+        ),
+    )
+
+
+def _ratio_cell(row: Change | None) -> Cell:
+    if row is None:
+        return Cell("")
+    cell = interval_cell(row.ratio)
+    bounds = cell.remark.replace(" ", "\N{NO-BREAK SPACE}")
+    return Cell(cell.text, f"{bounds} {row.verdict}", cell.sort, f"verdict-{_css(row)}")
+
+
+def _css(row: Change) -> str:
+    words = {CHEAPER: "agrees", DEARER: "outside", NOT_DISTINGUISHABLE: "not-simulated"}
+    return words[row.verdict]
+
+
+def layers_text(row: Change) -> str:
+    """The layers whose time per unit is shown to differ, as `TCP -1.2 [-1.8, -0.6]`."""
+    return "; ".join(f"{in_words(layer)} {typographic(str(shift))}" for layer, shift in row.layers)
+
+
+def documents(found: ChangeSet) -> Iterator[dict[str, object]]:
+    """The rows of a figure for JSON."""
+    for row in found.rows:
+        figure, title = published(row.name)
+        yield {
+            "point": row.point.name,
+            "against": row.point.against,
+            "load": row.where or None,
+            "applied": list(row.applied),
+            "unit": row.unit,
+            "before_us": row.before.as_dict(),
+            "changed_us": row.changed.as_dict(),
+            "ratio": row.ratio.as_dict(),
+            "packet_ratio": None if row.packet_ratio is None else row.packet_ratio.as_dict(),
+            "verdict": row.verdict,
+            "layers": [
+                {"layer": layer, "change_us": shift.as_dict()} for layer, shift in row.layers
+            ],
+            "published": {"figure": figure or None, "source": title or None},
+        }

@@ -1,0 +1,52 @@
+"""The chart of changes: the ratio of the cost of a unit of work with a change to that without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from perpacket_lab.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE
+from perpacket_lab.analysis.wording import sentence_case
+from perpacket_lab.show.changes import figure_table
+from perpacket_lab.show.charts import ratios
+from perpacket_lab.show.charts.chart_style import Plot, Select
+
+if TYPE_CHECKING:
+    from perpacket_lab.analysis.analysis import Analysis
+    from perpacket_lab.analysis.changes import Change
+    from perpacket_lab.study.figure import Figure
+
+
+def rows_of(figure: Figure, analysis: Analysis) -> Plot | None:
+    """A row for each change of the figure, with its interval.
+
+    A load for which no best changes were chosen has a row only in the figure's table.
+    """
+    found = next((one for one in analysis.changes if one.figure == figure), None)
+    rows = [row for row in found.rows if row.applied or not row.is_chosen] if found else []
+    if found is None or not rows:
+        return None
+    frame = pl.DataFrame(
+        [{"name": row.name, "ratio": row.ratio.value, **row.ratio.bounds()} for row in rows],
+        schema=ratios.SCHEMA,
+    )
+    return Plot(
+        lambda width: ratios.ratios(frame, title=figure.x_title, width=width),
+        described(rows),
+        figure_table(found),
+    )
+
+
+def described(rows: Sequence[Change]) -> str:
+    """The rows by verdict: `Cheaper: gro=on. Not distinguishable: tso=off; mtu=9000.`."""
+    parts = []
+    for verdict in (CHEAPER, DEARER, NOT_DISTINGUISHABLE):
+        names = [row.name for row in rows if row.verdict == verdict]
+        parts += [f"{sentence_case(verdict)}: {'; '.join(names)}."] if names else []
+    return " ".join(parts)
+
+
+KINDS: Final[Mapping[str, Select]] = {"changes": rows_of}
+"""The kinds of figures that this module draws."""

@@ -1,0 +1,101 @@
+"""The cost of a profile by layer and kind, coloured by its difference to another profile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import polars as pl
+
+from perpacket.analysis.profile_comparison import MEASURES, TOTAL
+from perpacket.show.profile_comparison import headline
+from perpacket.whole_file import write_whole
+from perpacket_lab.show.charts import chart_style, drawing, palette
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from perpacket.analysis.profile_comparison import ProfileComparison
+    from perpacket_lab.show.charts.chart_style import Chart
+
+ROW_PX = 34
+LEGIBLE_SHARE = 0.06
+"""A rectangle of at least this share of the width shows its name."""
+
+
+def write_flame_graph(found: ProfileComparison, path: Path) -> None:
+    """Write `flame_graph` to a file; raises `OSError`."""
+    write_whole(path, flame_graph(found))
+
+
+def flame_graph(found: ProfileComparison) -> str:
+    """An SVG file: B's cost by layer and by kind of work, coloured by the difference to A.
+
+    A rectangle's width is B's cost. Its colour is vermillion if B is dearer and blue if B is
+    cheaper, and strongest at the largest difference.
+    """
+    unit = f"{MEASURES[found.measure]} a {found.unit}"
+    return drawing.standalone(
+        _chart(found, unit),
+        title=f"Cost of B in {unit}, coloured by its difference to A",
+        description=headline(found),
+    )
+
+
+def _chart(found: ProfileComparison, unit: str) -> Chart:
+    cells = _rectangles(found)
+    widest = max((abs(float(str(one["difference"]))) for one in cells), default=0.0) or 1.0
+    position = alt.X("begin:Q", title=unit, scale=alt.Scale(nice=False))
+    base = alt.Chart(pl.DataFrame(cells)).encode(
+        y=alt.Y("row:N", title=None, sort=["kinds", "layers", TOTAL])
+    )
+    areas = base.mark_rect(stroke=palette.PAPER.light, strokeWidth=1).encode(
+        x=position,
+        x2="end:Q",
+        color=alt.Color(
+            "difference:Q",
+            title=f"B minus A, {unit}",
+            scale=alt.Scale(
+                domain=[-widest, 0, widest],
+                range=[palette.BLUE.light, palette.FAINT.light, palette.VERMILLION.light],
+                interpolate="rgb",
+            ),
+        ),
+    )
+    names = (
+        base.transform_filter("datum.is_wide")
+        .mark_text(color=palette.INK.light)
+        .encode(x=alt.X("middle:Q"), text="name:N")
+    )
+    chart = chart_style.layered(areas, names)
+    return chart_style.styled(chart_style.fitted(chart, chart_style.WIDE, 3 * ROW_PX))
+
+
+def _rectangles(found: ProfileComparison) -> list[dict[str, object]]:
+    """Rectangles from left to right: the total, its layers, and their kinds of work."""
+    whole = found.total.second or 1.0
+
+    def rectangle(
+        row: str, name: str, begin: float, first: float, second: float
+    ) -> dict[str, object]:
+        return {
+            "row": row,
+            "name": name,
+            "begin": begin,
+            "end": begin + second,
+            "middle": begin + second / 2,
+            "difference": second - first,
+            "is_wide": second / whole >= LEGIBLE_SHARE,
+        }
+
+    rows = [rectangle(TOTAL, TOTAL, 0.0, found.total.first, found.total.second)]
+    begin = 0.0
+    for layer in found.layers:
+        rows.append(rectangle("layers", layer.quantity, begin, layer.first, layer.second))
+        inner = begin
+        for (name, kind), (first, second) in found.cells.items():
+            if name == layer.quantity:
+                rows.append(rectangle("kinds", kind, inner, first, second))
+                inner += second
+        begin += layer.second
+    return rows

@@ -1,0 +1,201 @@
+"""An analysis, its parts and a run comparison as JSON documents."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from perpacket_lab.show import changes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from perpacket.analysis.ratios import RuleResult
+    from perpacket_lab.analysis.analysis import Analysis
+    from perpacket_lab.analysis.contests import ContestResult
+    from perpacket_lab.analysis.methods import MethodComparison, MethodValue
+    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.run_comparison import RunComparison
+    from perpacket_lab.study.point import Point
+    from perpacket_lab.study.study import Study
+
+KEYS: Final = "document_keys.toml"
+"""The file with the keys of these documents, from which docs/reference/documents.md is made."""
+
+SCHEMA: Final = 1
+"""Version of the documents that the verbs of `perpacket study` print."""
+
+
+def keys() -> dict[str, str]:
+    """Every key of these documents, with its meaning."""
+    return tomllib.loads((files(__package__) / KEYS).read_text(encoding="utf-8"))
+
+
+def analysis(found: Analysis, report: Path) -> dict[str, object]:
+    """A run with its comparisons or its summary, and its contests and methods."""
+    study = found.study
+    content: dict[str, object] = {
+        "schema": SCHEMA,
+        "study": study.name,
+        "run_directory": str(found.run.path),
+        "report": str(report),
+        "observations": found.run.observed,
+        "missing": found.run.missing,
+    }
+    if study.is_measured:
+        content["failures"] = [asdict(one) for one in found.run.failures]
+    if found.summary is None:
+        own = found.terms.adjective
+        content["comparisons"] = [comparison(row, own) for row in found.comparisons]
+    else:
+        content["results"] = [row.as_dict() for row in found.summary.rows]
+        content["effects"] = [each.as_dict() for each in found.summary.effects]
+        content["remarks"] = list(found.summary.remarks)
+    if found.conclusions:
+        own = found.terms.adjective
+        content["comparisons"] = [comparison(row, own) for row in found.comparisons]
+        content["conclusions"] = [
+            {"conclusion": one.text, "verdict": str(one.verdict), "because": one.evidence}
+            for one in found.conclusions
+        ]
+    if found.changes:
+        content["changes"] = [row for one in found.changes for row in changes.documents(one)]
+    if found.methods:
+        content["contrasts"] = [method_comparison(row) for row in found.methods]
+    if found.contests:
+        content["contests"] = [contest(one) for one in found.contests]
+    content["findings"] = [asdict(row) for row in found.findings.rows]
+    return content
+
+
+def study_summary(study: Study) -> dict[str, object]:
+    """The name, the texts and the sizes of a study."""
+    return {
+        "schema": SCHEMA,
+        "name": study.name,
+        "title": study.title,
+        "question": study.question,
+        "source": study.source,
+        "seeds": list(study.seeds),
+        "points": len(study.points),
+        "published_figures": len(study.published),
+    }
+
+
+def point(one: Point) -> dict[str, object]:
+    """A point of a study."""
+    return {
+        "name": one.name,
+        "configuration": one.configuration,
+        "factors": dict(one.factors),
+        "overrides": dict(one.overrides),
+        "against": one.against,
+    }
+
+
+def comparison(row: Comparison, own: str) -> dict[str, object]:
+    """A published value beside the run's. The run's value has the key `simulated` or `measured`.
+
+    `own` is this key.
+    """
+    published = row.published
+    return {
+        "figure": published.figure,
+        "where": published.where,
+        "configuration": row.configuration,
+        "point": published.point,
+        "against": published.against,
+        "quantity": published.quantity,
+        "unit": published.unit,
+        "published": {"value": published.value, "min": published.minimum, "max": published.maximum},
+        own: None if row.simulated is None else row.simulated.as_dict(),
+        "calibration": published.calibration,
+        "verdict": str(row.verdict),
+        "difference": row.difference,
+        "difference_unit": row.difference_unit,
+        "warnings": list(row.warnings),
+    }
+
+
+def contest(one: ContestResult) -> dict[str, object]:
+    """A contest with its levels and crossings."""
+    definition = one.contest
+    return {
+        "title": definition.title,
+        "competitor": definition.competitor,
+        "along": definition.along,
+        "where": dict(definition.where),
+        "quantity": definition.quantity,
+        "unit": one.unit,
+        "lower_wins": definition.lower_wins,
+        "standings": [
+            {
+                "level": level.level,
+                "leader": level.leader,
+                "value": level.value.as_dict(),
+                "not_told_apart": list(level.not_distinguishable),
+                "doubts": list(level.doubts),
+            }
+            for level in one.levels
+        ],
+        "crossings": [
+            {
+                "before": crossing.before,
+                "after": crossing.after,
+                "low": crossing.low,
+                "high": crossing.high,
+                "position": None if crossing.position is None else crossing.position.as_dict(),
+                "may_stay": list(crossing.may_stay),
+            }
+            for crossing in one.crossings
+        ],
+    }
+
+
+def method_comparison(row: MethodComparison) -> dict[str, object]:
+    """Two methods for one number, in per cent; the difference is in percentage points."""
+    return {
+        "question": row.question,
+        "title": row.title,
+        "scenario": row.scenario,
+        "level": row.level,
+        "unit": "%",
+        "first": _method(row.first),
+        "second": _method(row.second),
+        "difference": None if row.difference is None else row.difference.as_dict(),
+        "verdict": str(row.verdict),
+        "assumption": row.assumption or None,
+        "warnings": list(row.warnings),
+    }
+
+
+def _method(value: MethodValue) -> dict[str, object]:
+    interval = value.interval
+    return {
+        "way": value.method,
+        "runs": value.runs,
+        **({"value": None} if interval is None else interval.as_dict()),
+    }
+
+
+def run_comparison(compared: RunComparison) -> dict[str, object]:
+    """The ratios of two runs and the rules applied to them."""
+    return {
+        "schema": SCHEMA,
+        "first": compared.first,
+        "second": compared.second,
+        "ratios": [ratio.as_dict() for ratio in compared.ratios],
+        "remarks": list(compared.remarks),
+        "rules": [_rule(one) for one in compared.rules],
+    }
+
+
+def _rule(one: RuleResult) -> dict[str, object]:
+    return {
+        "rule": str(one.rule),
+        "broken_at": [ratio.point for ratio in one.broken],
+        "certain_at": [ratio.point for ratio in one.certain],
+        "unjudged_at": list(one.unjudged),
+    }

@@ -1,0 +1,198 @@
+"""The tables of contests, of method comparisons and of a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from perpacket_lab.analysis.findings import NO_LEADER, between
+from perpacket_lab.analysis.methods import Agreement
+from perpacket_lab.analysis.wording import number, plural, signed_interval, typographic, with_unit
+from perpacket_lab.show.tables import Cell, Table, interval_cell, percent_text
+
+if TYPE_CHECKING:
+    from perpacket_lab.analysis.analysis import Analysis
+    from perpacket_lab.analysis.contests import ContestLevel, ContestResult, Crossing
+    from perpacket_lab.analysis.effects import EffectRow, Effects, SummaryRow
+    from perpacket_lab.analysis.methods import MethodComparison, MethodValue
+    from perpacket_lab.analysis.terms import Terms
+
+NO_CROSSING: Final = "no change of the winner is shown"
+
+AGREEMENT_CLASSES: Final = {
+    Agreement.AGREE: ("\N{CHECK MARK}", "verdict-agrees"),
+    Agreement.DIFFER: ("\N{NOT EQUAL TO}", "verdict-differs"),
+}
+UNDECIDED: Final = ("\N{EN DASH}", "verdict-not-simulated")
+"""The sign and the CSS class of each verdict: two methods agree, differ, or are undecided."""
+
+
+def contest_tables(contests: Sequence[ContestResult]) -> list[Table]:
+    """The crossings and the levels; none without contests."""
+    return [crossing_table(contests), level_table(contests)] if contests else []
+
+
+def level_table(contests: Sequence[ContestResult]) -> Table:
+    """The leader at each level of each contest, and those not distinguishable from it."""
+    return Table(
+        identifier="standings",
+        caption="The leader at each level, and the competitors not distinguishable from it",
+        columns=("Contest", "Level", "Leader", "Best mean", "Not distinguishable"),
+        numeric=(False, True, False, True, False),
+        rows=tuple(_level_row(one, level) for one in contests for level in one.levels),
+    )
+
+
+def _level_row(one: ContestResult, level: ContestLevel) -> tuple[Cell, ...]:
+    value, _, bounds = typographic(str(level.value)).partition(" ")
+    near = level.not_distinguishable
+    return (
+        Cell(one.contest.title, css="quantity"),
+        Cell(number(level.level), remark=one.contest.along_title, sort=level.level),
+        Cell(NO_LEADER if near else level.leader),
+        Cell(with_unit(value, one.unit), remark=bounds, sort=level.value.value),
+        Cell(", ".join((level.leader, *near)) if near else "", remark="; ".join(level.doubts)),
+    )
+
+
+def crossing_table(contests: Sequence[ContestResult]) -> Table:
+    """The crossings of leaders; a contest without one has a row with `NO_CROSSING`."""
+    return Table(
+        identifier="crossings",
+        caption="Crossings: one competitor leads at the first level, the other at the second. The "
+        "position is shown if every block has the crossing.",
+        columns=("Contest", "Leads before", "Leads after", "Between", "Crossing", "The winner"),
+        numeric=(False, False, False, False, True, False),
+        rows=tuple(row for one in contests for row in _crossing_rows(one)),
+    )
+
+
+def _crossing_rows(one: ContestResult) -> Iterator[tuple[Cell, ...]]:
+    title = Cell(one.contest.title, css="quantity")
+    for crossing in one.crossings:
+        yield (
+            title,
+            Cell(crossing.before),
+            Cell(crossing.after),
+            Cell(between(crossing), remark=one.contest.along_title, sort=crossing.low),
+            _position(crossing),
+            Cell(winner_text(crossing)),
+        )
+    if not one.crossings:
+        yield (title, Cell(NO_CROSSING), *[Cell("")] * 4)
+
+
+def winner_text(crossing: Crossing) -> str:
+    """Whether the winner changes at a crossing."""
+    return f"may stay {' or '.join(crossing.may_stay)}" if crossing.may_stay else "changes"
+
+
+def _position(crossing: Crossing) -> Cell:
+    if crossing.position is None:
+        return Cell("", remark="not in every block")
+    value, _, bounds = str(crossing.position).partition(" ")
+    return Cell(value, remark=bounds, sort=crossing.position.value)
+
+
+def method_table(analysis: Analysis) -> Table | None:
+    """Every pair of methods, in the study's order; None if no methods are compared."""
+    if not analysis.methods:
+        return None
+    columns = ("Scenario", "Quantity", "Method", "%", "Other method", "%", "Difference", "Verdict")
+    return Table(
+        "methods-table",
+        "Two methods for each number, in per cent; differences in percentage points, with "
+        f"{percent_text(analysis)} intervals. A model's values are paired with the runs "
+        "from which they are computed.",
+        columns,
+        tuple(name in ("%", "Difference") for name in columns),
+        tuple(_method_row(row) for row in analysis.methods),
+    )
+
+
+def _method_row(row: MethodComparison) -> tuple[Cell, ...]:
+    sign, css = AGREEMENT_CLASSES.get(row.verdict, UNDECIDED)
+    value, bounds = signed_interval(row.difference, "") if row.difference else ("\N{EN DASH}", "")
+    assumption = f"assumed: {typographic(row.assumption)}" if row.assumption else ""
+    return (
+        Cell(row.scenario),
+        Cell(row.title),
+        Cell(row.first.method),
+        _method_value(row.first),
+        Cell(row.second.method),
+        _method_value(row.second),
+        Cell(value, bounds, row.difference.value if row.difference else None),
+        Cell(f"{sign} {typographic(row.verdict_text)}", assumption, css=css),
+    )
+
+
+def _method_value(value: MethodValue) -> Cell:
+    interval = value.interval
+    if interval is None:
+        return Cell("\N{EN DASH}")
+    return Cell(typographic(str(interval)), sort=interval.value)
+
+
+def summary_tables(analysis: Analysis) -> list[Table]:
+    """The quantities, then the effects on each; none for a study without a summary."""
+    if analysis.summary is None:
+        return []
+    percent = percent_text(analysis)
+    effects = [
+        _effects_table(each, number, percent, analysis.terms)
+        for number, each in enumerate(analysis.summary.effects, 1)
+    ]
+    return [_summary_table(analysis.summary.rows, percent), *effects]
+
+
+def _summary_table(rows: tuple[SummaryRow, ...], percent: str) -> Table:
+    return Table(
+        identifier="summary",
+        caption=f"The quantities of the study: means with the {percent} interval",
+        columns=("Point", "Quantity", "Mean", "Unit", "Runs"),
+        numeric=(False, False, True, False, True),
+        rows=tuple(
+            (
+                Cell(row.point, remark="; ".join(row.warnings), css="name"),
+                Cell(row.quantity, css="quantity"),
+                interval_cell(row.interval),
+                Cell(row.unit),
+                Cell("0" if row.interval is None else str(row.interval.n)),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _effects_table(effects: Effects, number: int, percent: str, terms: Terms) -> Table:
+    is_part = any(row.confounded for row in effects.rows)
+    columns = ("Effect", "Value", "Of the variation (%)", "Interval excludes zero")
+    shown = (*columns, "Confounded with") if is_part else columns
+    rows = [_effect_row(row) for row in effects.rows]
+    spread = _share_cell(100 * effects.error_share)
+    rows.append((Cell(f"spread of {terms.replications}"), Cell(""), spread, Cell(""), Cell("")))
+    unit = f", {effects.unit}" if effects.unit else ""
+    return Table(
+        identifier=f"effects-{number}",
+        caption=f"Effects on {effects.quantity}{unit}: half the change from the lower to the upper "
+        f"level, with the {percent} interval over "
+        f"{plural(effects.replications, terms.replication)}",
+        columns=shown,
+        numeric=(False, True, True, False, False)[: len(shown)],
+        rows=tuple(row[: len(shown)] for row in rows),
+    )
+
+
+def _effect_row(row: EffectRow) -> tuple[Cell, ...]:
+    is_mean = row.share is None
+    return (
+        Cell(row.effect, css="name"),
+        interval_cell(row.interval),
+        Cell("") if row.share is None else _share_cell(100 * row.share),
+        Cell("" if is_mean else "yes" if row.is_significant else "no"),
+        Cell(row.confounded_text),
+    )
+
+
+def _share_cell(percent: float) -> Cell:
+    return Cell(f"{percent:.2f}", sort=percent)
