@@ -314,7 +314,7 @@ def test_without_the_core_the_exit_status_is_3_with_a_hint(
     perpacket: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "perpacket_lab._core", None)
-    monkeypatch.delattr("perpacket_lab._core")
+    monkeypatch.delattr("perpacket_lab._core", raising=False)
     done = perpacket(*arguments)
     assert done.status == 3
     assert "make setup" in done.err
