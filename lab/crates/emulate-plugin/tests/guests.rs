@@ -310,8 +310,7 @@ fn the_self_test_of_the_package_is_this_guest() {
         .map(|(layer, kind, of_round)| json!([layer, kind, ROUNDS * of_round]))
         .collect();
     let counts = json!({"instructions": instructions, "returns": ROUNDS * RETURNS});
-    let package =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../perpacket_lab/emulate/guest");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../perpacket_lab/emulate/guest");
     for (name, content) in [
         ("self_test.bin", read("guest.bin")),
         ("self_test.symbols", read("symbols")),
