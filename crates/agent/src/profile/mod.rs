@@ -133,8 +133,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires = "perf", conflicts_with = "links")]
     #[serde(skip_serializing_if = "Option::is_none")]
     packets: Option<u64>,
-    /// Outputs of `ip -s -j link` before and after the recording of --perf: their difference is its
-    /// packets.
+    /// Outputs of `ip -s -j link` at the start and the end of the command that --perf recorded: their
+    /// difference is the packets, and only the samples between them are charged.
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], requires = "perf")]
     #[serde(skip_serializing_if = "Option::is_none")]
     links: Option<Vec<PathBuf>>,

@@ -47,6 +47,22 @@ pub enum ProfileError {
         /// The fault of the file.
         reason: String,
     },
+    /// The recording is not of the whole machine.
+    #[error("--perf {path}: expected all processes of the machine: {reason}")]
+    PartOfMachine {
+        /// The file.
+        path: PathBuf,
+        /// What was recorded.
+        reason: String,
+    },
+    /// The recording does not show when the packets were counted.
+    #[error("--links with --perf {path}: {reason}")]
+    Window {
+        /// The recording.
+        path: PathBuf,
+        /// The fault of the recording.
+        reason: String,
+    },
     /// The recording is of another kernel, and that kernel's symbols are missing.
     #[error(
         "--perf {path}: recorded on Linux {recorded}, but this machine runs {own}; expected --kallsyms \
@@ -185,6 +201,8 @@ impl ProfileError {
             | Self::Rules(_)
             | Self::OptionFile { .. }
             | Self::Recording { .. }
+            | Self::PartOfMachine { .. }
+            | Self::Window { .. }
             | Self::RecordedKernel { .. }
             | Self::Links { .. }
             | Self::Symbols { .. }
@@ -209,6 +227,14 @@ impl ProfileError {
             Self::Multiplexed { .. } => Some(
                 "count fewer events at once, or free the watchdog's counter with \
                  `sysctl kernel.nmi_watchdog=0`",
+            ),
+            Self::PartOfMachine { .. } => Some(
+                "record with `perf record -a -g`, and name the server when you read the file: \
+                 --perf FILE --pid PID",
+            ),
+            Self::Window { .. } => Some(
+                "take both snapshots in the recorded command: `perf record -a -g --namespaces -- sh -c 'ip -s -j \
+                 link > before.json; sleep 10; ip -s -j link > after.json'`, or give --packets N",
             ),
             Self::RecordedKernel { .. } => {
                 Some("copy /proc/kallsyms of the recorded machine, read as root in the same boot")

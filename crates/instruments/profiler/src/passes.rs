@@ -57,6 +57,8 @@ pub struct Context<'a> {
     pub planned_passes: usize,
     /// Events without a pass, because the machine does not count them.
     pub lacking: &'a [EventKind],
+    /// Whether the timer samples the kernel, user code and the idle loop.
+    pub samples_all: bool,
     /// Number of samples a second on each processor.
     pub frequency_hz: u32,
 }

@@ -252,6 +252,7 @@ impl Profiler {
             names_parts: self.settings.keeps_offsets,
             exit_status: self.exit_status,
             planned_passes: passes.len(),
+            samples_all: true,
             lacking: &self.events.lacking,
             frequency_hz: self.settings.frequency_hz,
         };

@@ -85,7 +85,7 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
 
 /// Share of the expected timer samples that neither arrived nor were counted as lost.
 fn missing_share(passes: &Passes<'_>, context: &Context<'_>) -> Option<f64> {
-    let is_sampled = context.backend != Backend::Accounts;
+    let is_sampled = context.backend != Backend::Accounts && context.samples_all;
     let time = passes.of(EventKind::CpuNs).filter(|_| is_sampled)?;
     let expected = time.activity.window.duration_s
         * f64::from(context.frequency_hz)

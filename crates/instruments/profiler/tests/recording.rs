@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 
 use perf_event_open_sys::bindings;
 use perpacket_profiler::recording::{Recorded, Settings, Traffic, analyse};
@@ -371,33 +372,87 @@ fn names_and_maps_come_from_the_records() {
     assert!(folded.starts_with("a-server;[a-server]"), "{folded}");
 }
 
-#[test]
-fn the_difference_of_two_outputs_of_ip_is_the_traffic() {
-    let folder = Folder::new();
-    let link = |packets: u64| {
-        format!(
-            r#"[{{"ifname":"eth0","flags":["UP"],"stats64":{{
-                "rx":{{"bytes":{b},"packets":{packets},"errors":0,"dropped":0}},
-                "tx":{{"bytes":{b},"packets":{packets},"errors":0,"dropped":1}}}}}}]"#,
-            b = packets * 100
-        )
+/// The trailer of a record that is not a sample.
+fn at(time: u64) -> [u64; 4] {
+    [pair(0, 0), time, 0, 1]
+}
+
+fn forked(pid: u32, parent: u32, time: u64) -> Vec<u8> {
+    let mut words = vec![pair(pid, parent), pair(pid, parent), time];
+    words.extend(at(time));
+    record(bindings::PERF_RECORD_FORK, 0, &words)
+}
+
+fn named(pid: u32, name: &str, time: u64) -> Vec<u8> {
+    let executed = bindings::PERF_RECORD_MISC_COMM_EXEC as u16;
+    let kind = bindings::PERF_RECORD_COMM;
+    text(kind, executed, &[pair(pid, pid)], name, &at(time))
+}
+
+fn namespaces(pid: u32, network: u64, time: u64) -> Vec<u8> {
+    let mut words = vec![pair(pid, pid), 1, 4, network];
+    words.extend(at(time));
+    record(bindings::PERF_RECORD_NAMESPACES, 0, &words)
+}
+
+/// A recorded command that runs `ip` at 10 and at 20. Another `ip` of the machine runs at 15.
+fn two_snapshots() -> Vec<Vec<u8>> {
+    vec![
+        named(30, "perf-exec", 0),
+        named(30, "sh", 1),
+        forked(31, 30, 9),
+        named(31, "ip", 10),
+        forked(41, 40, 14),
+        named(41, "ip", 15),
+        forked(32, 30, 19),
+        // `ip netns exec` executes another `ip`.
+        named(32, "ip", 18),
+        named(32, "ip", 20),
+    ]
+}
+
+fn link(name: &str, index: u32, packets: u64) -> String {
+    let count = |dropped| {
+        let bytes = packets * 100;
+        format!(r#"{{"bytes":{bytes},"packets":{packets},"errors":0,"dropped":{dropped}}}"#)
     };
-    let records = [sample(1, 1, IP_RCV, 5, 400, &[])];
-    let mut settings = folder.settings(&file(&[Event::clock()], &records, "6.1.0"));
+    format!(
+        r#"{{"ifindex":{index},"ifname":"{name}","address":"02:00","stats64":{{"rx":{},"tx":{}}}}}"#,
+        count(0),
+        count(1)
+    )
+}
+
+/// Settings with two snapshots of these interfaces.
+fn with_links(folder: &Folder, records: &[Vec<u8>], before: &str, after: &str) -> Settings {
+    let mut settings = folder.settings(&file(&[Event::clock()], records, "6.1.0"));
     settings.traffic = Traffic::Links(
-        folder.write("before", link(1000).as_bytes()),
-        folder.write("after", link(1002).as_bytes()),
+        folder.write("before", format!("[{before}]").as_bytes()),
+        folder.write("after", format!("[{after}]").as_bytes()),
     );
+    settings
+}
+
+#[test]
+fn the_samples_between_two_outputs_of_ip_are_divided_by_their_packets() {
+    let folder = Folder::new();
+    let mut records = two_snapshots();
+    for (time, weight) in [(5, 100), (12, 400), (19, 400), (25, 900)] {
+        records.push(sample(1, 1, IP_RCV, time, weight, &[]));
+    }
+    let (before, after) = (link("eth0", 2, 1000), link("eth0", 2, 1004));
+    let mut settings = with_links(&folder, &records, &before, &after);
     let recorded = analyse(&settings).unwrap();
     let report = &recorded.report;
-    assert_eq!((report.packets.sent, report.packets.received), (2, 2));
-    assert_eq!(report.bytes.sent, 200);
+    assert_eq!((report.packets.sent, report.packets.received), (4, 4));
+    assert_eq!(report.bytes.sent, 400);
     assert_eq!(cost(&recorded, "ip").cpu_ns_per_packet, Some(100.0));
+    assert!((report.window_s - 10e-9).abs() < 1e-15);
 
-    settings.traffic = Traffic::Links(
-        folder.write("after", link(1002).as_bytes()),
-        folder.write("before", link(1000).as_bytes()),
-    );
+    let Traffic::Links(before, after) = settings.traffic.clone() else {
+        unreachable!()
+    };
+    settings.traffic = Traffic::Links(after, before);
     let error = analyse(&settings).unwrap_err().to_string();
     assert!(
         error.contains("the earlier file first: it is older"),
@@ -411,6 +466,74 @@ fn the_difference_of_two_outputs_of_ip_is_the_traffic() {
             .to_string()
             .contains("expected the output of `ip -s -j link`")
     );
+}
+
+#[test]
+fn packets_of_another_window_or_namespace_are_refused() {
+    let folder = Folder::new();
+    let eth0 = |packets| link("eth0", 2, packets);
+    let both = |first: &str, second: &str| format!("{first},{second}");
+    let lo = link("lo", 1, 5);
+    let two = two_snapshots();
+    let with = |more: &[Vec<u8>]| [&two[..], more].concat();
+    let spaces = |first, second, server| {
+        with(&[
+            namespaces(31, first, 9),
+            namespaces(32, second, 19),
+            namespaces(70, server, 0),
+        ])
+    };
+    let cases = [
+        // The shape of the recording: snapshots outside the command, and one snapshot too many.
+        (vec![], eth0(1), eth0(2), "ran `ip` 0 times"),
+        (
+            with(&[forked(33, 30, 21), named(33, "ip", 22)]),
+            eth0(1),
+            eth0(2),
+            "ran `ip` 3 times",
+        ),
+        (spaces(7, 8, 7), eth0(1), eth0(2), "two network namespaces"),
+        (spaces(7, 7, 8), eth0(1), eth0(2), "namespace of process 70"),
+        // The files alone.
+        (
+            two.clone(),
+            eth0(1),
+            link("eth0", 3, 2),
+            "two network namespaces",
+        ),
+        (
+            two.clone(),
+            both(&lo, &eth0(1)),
+            both(&lo, &link("veth1", 9, 2)),
+            "two network namespaces",
+        ),
+    ];
+    for (mut records, before, after, reason) in cases {
+        records.push(sample(1, 1, IP_RCV, 12, 400, &[]));
+        let mut settings = with_links(&folder, &records, &before, &after);
+        settings.pid = Some(70);
+        let error = analyse(&settings).unwrap_err();
+        assert!(error.to_string().contains(reason), "{reason}: {error}");
+        assert_eq!(error.fault(), Fault::Usage);
+    }
+    let mut records = spaces(7, 7, 7);
+    records.push(sample(1, 1, IP_RCV, 12, 400, &[]));
+    let mut settings = with_links(&folder, &records, &eth0(1), &eth0(2));
+    settings.pid = Some(70);
+    analyse(&settings).unwrap();
+}
+
+#[test]
+fn a_recording_of_one_process_is_not_a_profile_of_the_machine() {
+    let mut event = Event::clock();
+    event.fields &= !bindings::PERF_SAMPLE_CPU;
+    let words = [1, IP_RCV, pair(70, 70), 5, 400];
+    let records = [record(bindings::PERF_RECORD_SAMPLE, 1, &words)];
+    let error = Folder::new()
+        .analyse(&file(&[event], &records, "6.1.0"))
+        .unwrap_err();
+    assert!(error.to_string().contains("without -a"), "{error}");
+    assert_eq!(error.fault(), Fault::Usage);
 }
 
 #[test]
@@ -463,20 +586,51 @@ fn a_file_of_symbols_without_a_symbol_is_an_error() {
     assert_eq!(error.fault(), Fault::Usage);
 }
 
-#[test]
-fn a_recording_of_this_machine_has_the_samples_that_perf_counts() {
-    use std::process::Command;
-    let folder = Folder::new();
+/// Records with perf; `None` if it cannot record here.
+fn recorded_by_perf(folder: &Folder, arguments: &[&str]) -> Option<PathBuf> {
     let path = folder.0.path().join("own.data");
     let recorded = Command::new("perf")
-        .args(["record", "-a", "-g", "-e", "cpu-clock", "-F", "997", "-o"])
+        .args(["record", "-g", "-F", "997", "-o"])
         .arg(&path)
-        .args(["--", "sleep", "0.5"])
+        .args(arguments)
+        .current_dir(folder.0.path())
         .output();
     if !recorded.is_ok_and(|output| output.status.success()) {
         perpacket_requirements::skip("peers", "the program `perf` cannot record here");
-        return;
+        return None;
     }
+    Some(path)
+}
+
+/// Settings for a recording of this machine.
+fn own(path: PathBuf, traffic: Traffic) -> Settings {
+    Settings {
+        file: path,
+        traffic,
+        kallsyms: Some("/proc/kallsyms".into()),
+        rules: None,
+        pid: None,
+        keeps_offsets: false,
+    }
+}
+
+#[test]
+fn a_recording_of_this_machine_has_the_samples_that_perf_counts() {
+    let folder = Folder::new();
+    let command = "ip -s -j link > before; sleep 0.5; ip -s -j link > after";
+    let arguments = [
+        "-a",
+        "-e",
+        "cpu-clock",
+        "--namespaces",
+        "--",
+        "sh",
+        "-c",
+        command,
+    ];
+    let Some(path) = recorded_by_perf(&folder, &arguments) else {
+        return;
+    };
     let listed = Command::new("perf")
         .args(["script", "-F", "cpu", "-G", "-i"])
         .arg(&path)
@@ -486,18 +640,57 @@ fn a_recording_of_this_machine_has_the_samples_that_perf_counts() {
         .lines()
         .filter(|line| !line.trim().is_empty())
         .count();
-    let report = analyse(&Settings {
-        file: path.clone(),
-        traffic: Traffic::Unknown,
-        kallsyms: Some(Path::new("/proc/kallsyms").to_owned()),
-        rules: None,
-        pid: None,
-        keeps_offsets: false,
-    })
-    .unwrap()
-    .report;
+    let report = analyse(&own(path.clone(), Traffic::Unknown))
+        .unwrap()
+        .report;
     assert_eq!(report.samples, samples as u64);
     assert!(report.unclaimed_share < 0.5, "{}", report.unclaimed_share);
+
+    let [before, after] = ["before", "after"].map(|name| folder.0.path().join(name));
+    let between = analyse(&own(path, Traffic::Links(before, after))).unwrap();
+    let between = between.report;
+    assert!(between.window_s >= 0.5, "{}", between.window_s);
+    assert!(between.window_s <= report.window_s, "{}", report.window_s);
+    assert!((1..=report.samples).contains(&between.samples));
+}
+
+#[test]
+fn parts_of_a_machine_are_refused_by_the_option_that_chose_them() {
+    let folder = Folder::new();
+    let own_pid = std::process::id().to_string();
+    for (arguments, reason) in [
+        (vec!["-p", &own_pid, "--", "sleep", "0.1"], "perf record -p"),
+        (
+            vec!["--sample-cpu", "-dp", &own_pid, "--", "sleep", "0.1"],
+            "perf record -dp",
+        ),
+        (vec!["--", "sleep", "0.1"], "without -a"),
+    ] {
+        let arguments = [&["-e", "cpu-clock"], &arguments[..]].concat();
+        let Some(path) = recorded_by_perf(&folder, &arguments) else {
+            return;
+        };
+        let error = analyse(&own(path, Traffic::Unknown)).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn code_that_the_recording_excludes_is_not_missing() {
+    let folder = Folder::new();
+    let arguments = ["-a", "-e", "cpu-clock:u", "--", "sleep", "0.3"];
+    let Some(path) = recorded_by_perf(&folder, &arguments) else {
+        return;
+    };
+    let report = match analyse(&own(path, Traffic::Unknown)) {
+        Ok(recorded) => recorded.report,
+        // No user code ran.
+        Err(error) => return assert!(error.to_string().contains("no samples"), "{error}"),
+    };
+    assert_eq!(report.missing_share, None);
+    let notes = report.limits.join("\n");
+    assert!(notes.contains("excludes the kernel"), "{notes}");
+    assert!(!notes.contains("samples are missing"), "{notes}");
 }
 
 proptest! {

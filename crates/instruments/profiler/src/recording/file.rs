@@ -17,6 +17,7 @@ const PIPE_HEADER_BYTES: u64 = 16;
 const HOSTNAME: usize = 3;
 const OSRELEASE: usize = 4;
 const NRCPUS: usize = 7;
+const CMDLINE: usize = 11;
 
 /// Number of feature bits.
 const FEATURE_BITS: usize = 256;
@@ -31,9 +32,14 @@ const AUXTRACE: u32 = 71;
 const COMPRESSED: [u32; 2] = [81, 83];
 
 /// Bits of an event's flags.
+const EXCLUDE_USER: u64 = 1 << 4;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_IDLE: u64 = 1 << 7;
 const FREQUENCY: u64 = 1 << 10;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
+
+/// Options of `perf record` that take no value.
+const FLAGS: &str = "adgsqvPTnNBiRIbW";
 
 /// Low half of an event's number. On machines with several processor types, the high half names the
 /// type.
@@ -138,6 +144,15 @@ impl Event {
         self.flags & EXCLUDE_KERNEL != 0
     }
 
+    pub const fn excludes_user(&self) -> bool {
+        self.flags & EXCLUDE_USER != 0
+    }
+
+    /// Whether the event has samples of all code.
+    pub const fn is_whole(&self) -> bool {
+        self.flags & (EXCLUDE_USER | EXCLUDE_KERNEL | EXCLUDE_IDLE) == 0
+    }
+
     /// Whether samples have a field.
     pub const fn has(&self, field: u32) -> bool {
         self.sample_type & field as u64 != 0
@@ -180,6 +195,8 @@ pub struct File<'a> {
     pub release: Option<String>,
     /// Number of processors of the machine.
     pub online: Option<usize>,
+    /// The command line of perf. It is empty if the file does not contain it.
+    pub command: Vec<String>,
 }
 
 fn section<'a>(whole: At<'a>, offset: u64, size: u64) -> Option<&'a [u8]> {
@@ -231,6 +248,7 @@ impl<'a> File<'a> {
             host: None,
             release: None,
             online: None,
+            command: Vec::new(),
         };
         let mut table = usize::try_from(data_start + data_size).ok()?;
         for bit in 0..FEATURE_BITS {
@@ -248,11 +266,27 @@ impl<'a> File<'a> {
             match bit {
                 HOSTNAME => file.host = text(bytes.get(4..)?),
                 OSRELEASE => file.release = text(bytes.get(4..)?),
+                CMDLINE => file.command = texts(bytes).unwrap_or_default(),
                 NRCPUS => file.online = At(bytes).u32(4).map(|online| online as usize),
                 _ => {}
             }
         }
         Some(file)
+    }
+
+    /// Why the recording is not of all processes on its processors; `None` if it is.
+    pub fn part(&self) -> Option<String> {
+        // perf stores the processor in samples only if it records processors, not processes.
+        let by_process = |event: &Event| !event.is_dummy() && !event.has(bindings::PERF_SAMPLE_CPU);
+        let option = self.command.iter().take_while(|word| *word != "--");
+        let option = option.into_iter().find(|word| limits_processes(word));
+        match option {
+            Some(option) => Some(format!("perf record {option} records some processes only")),
+            None if self.events.iter().any(by_process) => {
+                Some("perf record without -a records one command only".to_owned())
+            }
+            None => None,
+        }
     }
 
     /// The records of the kernel in the order of time. In the file, perf writes the records of one
@@ -296,10 +330,37 @@ impl<'a> File<'a> {
     }
 }
 
+/// A list of texts, with its length at the start and the length of each text before it.
+fn texts(bytes: &[u8]) -> Option<Vec<String>> {
+    let at = At(bytes);
+    let mut place = 4;
+    (0..at.u32(0)?)
+        .map(|_| {
+            let length = at.u32(place)? as usize;
+            let text = text(bytes.get(place + 4..place.checked_add(4 + length)?)?);
+            place += 4 + length;
+            Some(text.unwrap_or_default())
+        })
+        .collect()
+}
+
 fn text(bytes: &[u8]) -> Option<String> {
     let end = bytes.iter().position(|&byte| byte == 0);
     let text = &bytes[..end.unwrap_or(bytes.len())];
     (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+/// Whether an option of `perf record` limits the recording to some processes.
+fn limits_processes(word: &str) -> bool {
+    let long = ["--pid", "--tid", "--uid", "--cgroup", "--for-each-cgroup"];
+    let name = word.split('=').next().unwrap_or(word);
+    if word.starts_with("--") {
+        return long.contains(&name);
+    }
+    // Options of one letter may be joined. A letter that takes a value ends the list.
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    let joined = letters.trim_start_matches(|letter| FLAGS.contains(letter));
+    joined.starts_with(['p', 't', 'u', 'G'])
 }
 
 /// The position of the recorded kernel in memory.

@@ -6,6 +6,7 @@
 mod file;
 mod links;
 mod sample;
+mod snapshots;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -16,6 +17,7 @@ use perpacket_cost::{Directions, EventKind, KernelSymbols};
 
 use self::file::{Event, File, kernel_start, symbol_address};
 use self::sample::Decoder;
+use self::snapshots::Snapshots;
 use crate::attribute::Attributor;
 use crate::capture::events::kernel_event;
 use crate::capture::{Backend, GroupCounts, Record};
@@ -38,7 +40,8 @@ pub enum Traffic {
     Unknown,
     /// The number of packets in both directions together.
     Packets(u64),
-    /// Two files with the output of `ip -s -j link`, from before and after the recording.
+    /// Two files with the output of `ip -s -j link`, from the start and the end of the recorded
+    /// command. Only the samples between the two are charged.
     Links(PathBuf, PathBuf),
 }
 
@@ -106,6 +109,12 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         reason,
     };
     let file = File::parse(&bytes).map_err(wrong)?;
+    if let Some(reason) = file.part() {
+        return Err(ProfileError::PartOfMachine {
+            path: settings.file.clone(),
+            reason,
+        });
+    }
     let activity = activity(&settings.traffic)?;
     let (text, is_here) = symbols(settings, &file)?;
     let drivers = if is_here {
@@ -128,6 +137,15 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
     let records = file.records().map_err(wrong)?;
     let shift = shift(&text, &records);
     let mut limits = limits(&file, shift);
+    let snapshots = snapshots(settings, &file, &records)?;
+    if let (Some(snapshots), Some(pid)) = (&snapshots, settings.pid)
+        && !snapshots.has_namespaces
+    {
+        limits.push(format!(
+            "recorded without --namespaces: whether the packets are those of the network namespace of \
+             process {pid} is not known"
+        ));
+    }
     let mut results = Vec::new();
     let mut span = Span::default();
     for (kind, index) in events(&file, &mut limits) {
@@ -136,6 +154,13 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         for record in &records {
             decoder.decode(record, &mut |record| {
                 match record {
+                    Record::Sample(sample)
+                        if snapshots
+                            .as_ref()
+                            .is_some_and(|two| !two.contain(sample.time_ns)) =>
+                    {
+                        return;
+                    }
                     Record::Sample(sample) => span.add(sample.time_ns, sample.cpu),
                     // Lost records belong to the whole recording, so count them only once.
                     Record::Lost { .. } | Record::Throttled if !results.is_empty() => return,
@@ -157,8 +182,9 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
                 .to_owned(),
         ));
     }
+    let window = snapshots.map_or(span.times, |two| Some(two.times_ns));
     for pass in &mut results {
-        pass.activity.window.duration_s = span.seconds();
+        pass.activity.window.duration_s = seconds(window);
     }
     let report = report(&file, &results, &collector, settings, &span, limits);
     Ok(Recorded {
@@ -185,11 +211,28 @@ impl Span {
             self.cpus.insert(cpu as usize);
         }
     }
+}
 
-    fn seconds(&self) -> f64 {
-        self.times
-            .map_or(0.0, |(first, last)| (last - first) as f64 / SECOND_NS)
+/// The length of a window of nanoseconds.
+fn seconds(window: Option<(u64, u64)>) -> f64 {
+    window.map_or(0.0, |(first, last)| (last - first) as f64 / SECOND_NS)
+}
+
+/// The snapshots of the recorded command, if the packets are counted by snapshots.
+fn snapshots(
+    settings: &Settings,
+    file: &File<'_>,
+    records: &[&[u8]],
+) -> Result<Option<Snapshots>, ProfileError> {
+    if !matches!(settings.traffic, Traffic::Links(..)) {
+        return Ok(None);
     }
+    Snapshots::new(records, &file.events, settings.pid)
+        .map(Some)
+        .map_err(|reason| ProfileError::Window {
+            path: settings.file.clone(),
+            reason,
+        })
 }
 
 fn report(
@@ -223,6 +266,7 @@ fn report(
         planned_passes: results.len(),
         lacking: &[],
         names_parts: settings.keeps_offsets,
+        samples_all: file.events.iter().all(Event::is_whole),
         frequency_hz: file
             .events
             .iter()
@@ -280,16 +324,7 @@ fn activity(traffic: &Traffic) -> Result<Activity, ProfileError> {
             };
             Ok(activity)
         }
-        Traffic::Links(before, after) => {
-            let (first, second) = (links::read(before)?, links::read(after)?);
-            if second.is_before(&first) {
-                return Err(ProfileError::Links {
-                    path: after.clone(),
-                    reason: format!("it is older than {}", before.display()),
-                });
-            }
-            Ok(first.until(&second, 0.0))
-        }
+        Traffic::Links(before, after) => links::traffic(before, after),
     }
 }
 
@@ -400,6 +435,9 @@ fn limits(file: &File<'_>, shift: Shift) -> Vec<String> {
     }
     if file.events.iter().any(Event::excludes_kernel) {
         limits.push("the recording excludes the kernel for some events".to_owned());
+    }
+    if file.events.iter().any(Event::excludes_user) {
+        limits.push("the recording excludes user code for some events".to_owned());
     }
     limits
 }
