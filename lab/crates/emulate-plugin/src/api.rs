@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU's plugin interface, version 4, and five functions of QEMU itself that Debian's and Ubuntu's
+//! QEMU's plugin interface, version 4, and eight functions of QEMU itself that Debian's and Ubuntu's
 //! executables export. The declarations follow QEMU's documentation of TCG plugins and its public
 //! header.
 
@@ -121,6 +121,9 @@ unsafe extern "C" {
         length: usize,
         is_write: bool,
     ) -> c_int;
+    pub fn curr_cflags(processor: *mut c_void) -> u32;
+    pub fn memory_region_from_host(address: *mut c_void, offset: *mut u64) -> *mut c_void;
+    pub fn memory_region_size(region: *mut c_void) -> u64;
     pub fn cpu_physical_memory_rw(address: u64, bytes: *mut c_void, length: u64, is_write: bool);
 }
 

@@ -10,7 +10,8 @@ use perpacket_emulate::KernelMemory;
 use perpacket_emulate::card::Bus;
 
 use crate::api::{
-    cpu_exit, cpu_memory_rw_debug, cpu_physical_memory_map, cpu_physical_memory_rw, qemu_get_cpu,
+    cpu_exit, cpu_memory_rw_debug, cpu_physical_memory_map, cpu_physical_memory_rw, curr_cflags,
+    memory_region_from_host, memory_region_size, qemu_get_cpu,
 };
 
 /// A processor, as the pointer to its state in QEMU.
@@ -20,9 +21,9 @@ pub struct Processor(*mut c_void);
 /// QEMU's `tcg_cflags` is within this number of bytes from the start of a processor's state.
 const STATE_BYTES: usize = 4096;
 
-/// The range of `tcg_cflags` in QEMU 10.0. The upper byte is 0xff, which means no cluster, and
-/// flags are only below bit 20.
-const FLAGS: std::ops::Range<u32> = 0xff00_0001..0xff10_0000;
+/// The flags that QEMU takes from `tcg_cflags` unchanged when it translates (`curr_cflags` in
+/// `accel/tcg/cpu-exec.c`). It may set lower ones.
+const OWN_FLAGS: u32 = !0xfff;
 
 /// A bit of the processor's cluster number. Processors share translated blocks only if all these
 /// flags are equal, so a processor with a different cluster number has its own blocks.
@@ -57,17 +58,26 @@ impl Machine {
         if first.0.is_null() {
             return Err("has no processor 0");
         }
-        let mut memory_bytes = u64::MAX;
+        let mut length = u64::MAX;
         // SAFETY: the length is a valid number; QEMU returns memory for at most that many bytes.
-        let memory = unsafe { cpu_physical_memory_map(0, &raw mut memory_bytes, false) };
-        if memory.is_null() {
+        let memory = unsafe { cpu_physical_memory_map(0, &raw mut length, false) };
+        let mut offset = 0;
+        // SAFETY: QEMU searches for the address; it accepts any.
+        let region = unsafe { memory_region_from_host(memory, &raw mut offset) };
+        if memory.is_null() || region.is_null() || offset != 0 {
             return Err("has no memory at address 0");
+        }
+        // The map above ends at the screen's memory, but on the host the region is one block.
+        // SAFETY: QEMU returned this region.
+        let memory_bytes = unsafe { memory_region_size(region) };
+        if memory_bytes > MEMORY_LIMIT {
+            return Err("has more than 3 GiB of memory, so that it is in two parts");
         }
         Ok(Self {
             running: running.cast(),
             first,
             memory: memory.cast_const().cast(),
-            memory_bytes: MEMORY_LIMIT,
+            memory_bytes,
         })
     }
 
@@ -96,32 +106,32 @@ impl Machine {
         others.iter().all(|other| self.separate(*other))
     }
 
+    /// QEMU has no function that clears a flag, so this searches for the word that has the flags: it
+    /// is the one that changes the result of `curr_cflags`. Other words may have the same value.
     fn separate(&self, other: Processor) -> bool {
-        let word = |processor: Processor, offset: usize| {
-            // SAFETY: a processor's state is longer than STATE_BYTES, and aligned.
-            unsafe { processor.0.byte_add(offset).cast::<u32>().read() }
-        };
-        let is_separate = |offset: &usize| {
-            let flags = word(self.first, *offset);
-            FLAGS.contains(&flags) && word(other, *offset) == flags & !CLUSTER_BIT
-        };
-        let is_shared = |offset: &usize| {
-            let flags = word(self.first, *offset);
-            FLAGS.contains(&flags) && word(other, *offset) == flags
-        };
-        let offsets = || (0..STATE_BYTES).step_by(4);
-        if offsets().any(|offset| is_separate(&offset)) {
+        // SAFETY: the processors' states are valid as long as QEMU runs.
+        let flags = |processor: Processor| unsafe { curr_cflags(processor.0) };
+        let shared = flags(self.first);
+        if flags(other) & CLUSTER_BIT != shared & CLUSTER_BIT {
             return true;
         }
-        let mut found = offsets().filter(is_shared);
-        let (Some(offset), None) = (found.next(), found.next()) else {
-            return false;
-        };
-        let flags = word(other, offset) & !CLUSTER_BIT;
-        // SAFETY: as above. The other processor does not run now, because all processors run in
-        // this thread.
-        unsafe { other.0.byte_add(offset).cast::<u32>().write(flags) };
-        true
+        (0..STATE_BYTES).step_by(4).any(|offset| {
+            // SAFETY: a processor's state is longer than STATE_BYTES, and aligned. The other
+            // processor does not run now, because all processors run in this thread.
+            unsafe {
+                let word = other.0.byte_add(offset).cast::<u32>();
+                let before = word.read();
+                if (before ^ shared) & OWN_FLAGS != 0 {
+                    return false;
+                }
+                word.write(before ^ CLUSTER_BIT);
+                let is_found = flags(other) & CLUSTER_BIT != shared & CLUSTER_BIT;
+                if !is_found {
+                    word.write(before);
+                }
+                is_found
+            }
+        })
     }
 
     /// The physical address of a byte that QEMU's translator read from the machine's memory.
@@ -162,8 +172,7 @@ impl KernelMemory for Machine {
     }
 }
 
-/// Size of the memory below the devices' addresses in QEMU's machine `pc`. On the host, this memory
-/// is one block.
+/// The largest memory that is completely below the devices' addresses in QEMU's machine `pc`.
 const MEMORY_LIMIT: u64 = 3 << 30;
 
 /// The registers of a card, at a physical address.
