@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -147,6 +149,50 @@ def test_a_trace_without_requests_is_an_error(tmp_path: Path) -> None:
         Simulation("W-1024-P-N-FCFS-400", trace=tmp_path / "empty.log")
     with pytest.raises(OSError, match="absent"):
         Simulation("W-1024-P-N-FCFS-400", trace=tmp_path / "absent.log")
+
+
+REPLAY = """
+import resource, sys
+from perpacket import _core
+
+megabytes, connections, trace = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+with open("/proc/self/statm") as statm:
+    pages = int(statm.read().split()[0])
+most = pages * resource.getpagesize() + megabytes * 1_000_000
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+overrides = [
+    ("workload.connections", connections), ("run.packets", "4000"), ("run.warmup_packets", "4000")
+]
+try:
+    _core.Simulation("W-64-P-N-FCFS-400", overrides, 1, trace=trace).run()
+except _core.TraceError as error:
+    print(error)
+"""
+"""Replays a trace with this much memory more than an idle interpreter."""
+
+
+def replay_in(megabytes: int, connections: int, trace: Path) -> str:
+    """What a replay with so little memory prints; a process that was aborted is an error."""
+    command = [sys.executable, "-c", REPLAY, str(megabytes), str(connections), str(trace)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def log_of_a_proxy(folder: Path, requests: int) -> Path:
+    """A log whose requests have one client: they are one session."""
+    line = 'proxy - - [01/Jul/1995:00:00:00 -0400] "GET /f{} HTTP/1.0" 200 {}\n'
+    log = folder / "proxy.log"
+    log.write_text("".join(line.format(i % 997, i % 30_000) for i in range(requests)))
+    return log
+
+
+def test_clients_that_replay_one_session_share_its_memory(tmp_path: Path) -> None:
+    """A copy of the session for each connection has 240 MB here, the trace 2 MB."""
+    assert replay_in(60, 400, log_of_a_proxy(tmp_path, 50_000)) == ""
+
+
+@pytest.mark.parametrize("megabytes", [2, 6, 10])
+def test_a_trace_that_does_not_fit_in_memory_is_an_error(tmp_path: Path, megabytes: int) -> None:
+    assert "not enough memory" in replay_in(megabytes, 4, log_of_a_proxy(tmp_path, 300_000))
 
 
 def test_every_parameter_has_a_unit_and_a_source_and_shows_its_override() -> None:

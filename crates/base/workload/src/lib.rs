@@ -25,6 +25,7 @@ pub use generators::{specweb99, surge, webstone};
 pub use sessions::logged::{LoggedRequest, LoggedSessions, SessionTable, read_sessions};
 pub use sessions::planned::{PlannedRequest, SessionSource};
 pub use sessions::replay::Replay;
+pub use sessions::requests::SessionRequests;
 pub use trace::convert::{Conversion, Converted, convert};
 pub use trace::curve::CurvePoint;
 pub use trace::error::TraceError;

@@ -14,7 +14,6 @@ use perpacket_workload::{SpecWeb99, Stream, Surge, specweb99, surge, webstone};
 use serde::Serialize;
 
 use crate::error::LoadError;
-use crate::http::Spread;
 use crate::http::log::Log;
 
 /// Bytes of the pattern from which files are cut.
@@ -143,7 +142,7 @@ fn list(set: &FileSet) -> Result<Vec<(String, u64)>, LoadError> {
         FileSet::WorldCup { seed } => generated(&LognormalSessions::world_cup(), *seed)?,
         FileSet::Ibm { seed } => generated(&LognormalSessions::ibm(), *seed)?,
         FileSet::Trace { file, objects } => {
-            let trace = Log::read(file, objects.as_deref(), Spread::None, "", 0)?;
+            let trace = Log::read(file, objects.as_deref(), None, "", 0)?;
             let sizes = (0u32..).zip(&trace.size_bytes);
             let known = sizes.filter_map(|(object, bytes)| Some((object, (*bytes)?)));
             let text = |object| String::from_utf8_lossy(trace.paths.path(object)).into_owned();

@@ -6,7 +6,7 @@
 //! acknowledge reads, it waits until its mean rate since the request has fallen to the reading rate,
 //! as SPECweb99's clients do. The first read does not wait, so small responses are not delayed.
 
-use perpacket_workload::{PlannedRequest, SessionSource, Sessions};
+use perpacket_workload::{PlannedRequest, SessionRequests, Sessions};
 use rand_core::RngCore;
 use rand_pcg::Pcg64Mcg;
 
@@ -22,9 +22,13 @@ use crate::wire::Link;
 #[derive(Clone, Default)]
 struct Slot {
     connection: Option<ConnectionId>,
-    requests: Vec<PlannedRequest>,
+    session: SessionRequests<PlannedRequest>,
     /// The request being answered.
     next: usize,
+    /// The number of the first request, and what is left of its response. Both are 0 and `None` if the
+    /// client begins with a session's first request.
+    first: usize,
+    left_bytes: Option<u32>,
     issued: Time,
     /// When the response time of the request begins.
     timed_from: Time,
@@ -39,6 +43,21 @@ struct Slot {
     arrived_bytes: u32,
     /// Whether it has closed its connection and waits for the server's close.
     is_closing: bool,
+}
+
+impl Slot {
+    /// The request being answered and all after it.
+    fn rest(&self) -> impl Iterator<Item = PlannedRequest> {
+        let whole = self.session[self.next..].iter().copied();
+        let left = self.left_bytes.filter(|_| self.next == self.first);
+        whole.enumerate().map(move |(index, request)| match left {
+            Some(response_bytes) if index == 0 => PlannedRequest {
+                response_bytes,
+                ..request
+            },
+            _ => request,
+        })
+    }
 }
 
 /// The client's end of a connection.
@@ -131,8 +150,8 @@ impl Clients {
             return;
         };
         let client = &mut self.slots[slot.0 as usize];
-        client.next = 0;
-        source.next_session(&mut client.requests);
+        (client.first, client.next, client.left_bytes) = (0, 0, None);
+        source.next_shared(&mut client.session);
         if is_first && self.read_rate_bps > 0 {
             self.begin_in_the_middle(slot);
         }
@@ -148,28 +167,30 @@ impl Clients {
         /// Number of requests among which one is chosen. The rarest SPECweb99 class is one request
         /// in a hundred.
         const CANDIDATES: usize = 256;
-        let mut session = Vec::new();
-        let mut chosen = Vec::new();
+        let mut session = SessionRequests::default();
+        let mut chosen = None;
         let (mut seen, mut bytes_seen) = (0, 0.0);
         while seen < CANDIDATES {
             let Some(source) = &mut self.source else {
                 return;
             };
-            source.next_session(&mut session);
+            source.next_shared(&mut session);
             seen += session.len();
             for (index, request) in session.iter().enumerate() {
                 let bytes = f64::from(request.response_bytes.max(1));
                 bytes_seen += bytes;
                 if uniform(&mut self.random) * bytes_seen < bytes {
-                    chosen.clear();
-                    chosen.extend_from_slice(&session[index..]);
+                    chosen = Some((session.clone(), index));
                 }
             }
         }
         let left = uniform(&mut self.random);
-        if let Some(first) = chosen.first_mut() {
-            first.response_bytes = (f64::from(first.response_bytes) * left) as u32;
-            self.slots[slot.0 as usize].requests = chosen;
+        if let Some((session, first)) = chosen {
+            let bytes = f64::from(session[first].response_bytes) * left;
+            let client = &mut self.slots[slot.0 as usize];
+            (client.first, client.next) = (first, first);
+            client.left_bytes = Some(bytes as u32);
+            client.session = session;
         }
     }
 
@@ -189,7 +210,7 @@ impl Clients {
         let Some(id) = client.connection else {
             return self.open(slot, context);
         };
-        if client.next < client.requests.len() {
+        if client.next < client.session.len() {
             self.request(id, context);
         } else {
             self.ends[id].end.tcp.close();
@@ -220,7 +241,7 @@ impl Clients {
         client.timed_from = context.now;
         let content = Content {
             request: None,
-            future: Future::of_session(&client.requests, self.enqueue_bytes),
+            future: Future::of_session(client.rest(), self.enqueue_bytes),
         };
         context.content.insert(id, content);
         self.transmit(id, context);
@@ -229,14 +250,16 @@ impl Clients {
     fn request(&mut self, id: ConnectionId, context: &mut Context) {
         let ClientEnd { slot, end, .. } = &mut self.ends[id];
         let client = &mut self.slots[slot.0 as usize];
-        let request = client.requests[client.next];
+        let Some(request) = client.rest().next() else {
+            return;
+        };
         client.response_bytes = self.header_bytes.saturating_add(request.response_bytes);
         client.received_bytes = 0;
         client.read_bytes = 0;
         client.arrived_bytes = 0;
         client.next_read = context.now;
         client.issued = context.now;
-        if client.next > 0 || !self.times_connections {
+        if client.next > client.first || !self.times_connections {
             client.timed_from = context.now;
         }
         context.content[id].request = Some(request);

@@ -4,6 +4,7 @@ use super::lognormal::LognormalGenerator;
 use super::specweb99::{SpecWeb99Generator, object_path};
 use crate::sessions::planned::{PlannedRequest, SessionSource};
 use crate::sessions::replay::Replay;
+use crate::sessions::requests::SessionRequests;
 use crate::trace::object_paths::unmapped_path;
 
 /// A source of sessions. It is an enum because a match costs less than a trait object's virtual
@@ -25,6 +26,16 @@ impl Sessions {
         match self {
             Self::SpecWeb99(_) => object_path(object),
             Self::Lognormal(_) | Self::Replay(_) => unmapped_path(object),
+        }
+    }
+
+    /// Replaces `session` by the next session. A session of a trace stays in the trace's memory.
+    pub fn next_shared(&mut self, session: &mut SessionRequests<PlannedRequest>) {
+        match self {
+            Self::Replay(replay) => *session = replay.next_shared(),
+            generator => {
+                generator.next_session(session.own());
+            }
         }
     }
 }

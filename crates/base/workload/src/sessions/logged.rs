@@ -85,11 +85,16 @@ impl<T, F: FnMut(&Request<'_>) -> T> TraceSink for Collector<T, F> {
             self.sessions.skipped += 1;
             return Ok(());
         }
-        let place = self.cutter.place(request.client, request.time_s);
+        let place = self.cutter.place(request.client, request.time_s)?;
+        let LoggedSessions {
+            requests, clients, ..
+        } = &mut self.sessions;
         if place.first {
-            self.sessions.clients.push(request.client);
+            clients.try_reserve(1)?;
+            clients.push(request.client);
         }
-        self.sessions.requests.push(LoggedRequest {
+        requests.try_reserve(1)?;
+        requests.push(LoggedRequest {
             time_s: request.time_s,
             session: place.session,
             content: (self.content)(request),
@@ -105,12 +110,16 @@ impl<T, F: FnMut(&Request<'_>) -> T> TraceSink for Collector<T, F> {
 impl<T: Copy> LoggedSessions<T> {
     /// Groups the requests by session. The requests of a session stay in order. Sessions are
     /// numbered in the order of their first requests.
-    #[must_use]
-    pub fn by_session(&self) -> SessionTable<T> {
+    ///
+    /// # Errors
+    /// The memory is too small.
+    pub fn by_session(&self) -> Result<SessionTable<T>, TraceError> {
         const UNKNOWN: u32 = u32::MAX;
-        let mut numbers = vec![UNKNOWN; self.clients.len()];
-        let mut clients = Vec::with_capacity(numbers.len());
-        let mut starts = vec![0u32];
+        let count = self.clients.len();
+        let (mut numbers, mut clients) = (with_room(count)?, with_room(count)?);
+        numbers.resize(count, UNKNOWN);
+        let mut starts = with_room(count + 1)?;
+        starts.push(0_u32);
         for request in &self.requests {
             let number = &mut numbers[request.session as usize];
             if *number == UNKNOWN {
@@ -123,19 +132,28 @@ impl<T: Copy> LoggedSessions<T> {
         for session in 0..clients.len() {
             starts[session + 1] += starts[session];
         }
-        let mut next = starts.clone();
-        let mut requests: Vec<T> = self.requests.iter().map(|one| one.content).collect();
+        let mut next = with_room(starts.len())?;
+        next.extend_from_slice(&starts);
+        let mut requests = with_room(self.requests.len())?;
+        requests.extend(self.requests.iter().map(|request| request.content));
         for request in &self.requests {
             let position = &mut next[numbers[request.session as usize] as usize];
             requests[*position as usize] = request.content;
             *position += 1;
         }
-        SessionTable {
+        Ok(SessionTable {
             clients,
             starts,
             requests,
-        }
+        })
     }
+}
+
+/// An empty vector with room for this many elements.
+fn with_room<T>(elements: usize) -> Result<Vec<T>, TraceError> {
+    let mut vector = Vec::new();
+    vector.try_reserve_exact(elements)?;
+    Ok(vector)
 }
 
 /// Sessions in one array: session `i` has the requests from `starts[i]` to `starts[i + 1]`.
@@ -182,7 +200,7 @@ a - - [01/Jul/1995:00:00:31 +0000] \"PUT /5 HTTP/1.0\" 200 1\n\
 torn\n";
         let sessions = read_sessions(log.as_bytes(), None, 15.0, |request| request.object).unwrap();
         assert_eq!((sessions.skipped, sessions.rejected.count), (1, 1));
-        let table = sessions.by_session();
+        let table = sessions.by_session().unwrap();
         let found: Vec<_> = (0..table.sessions())
             .map(|one| table.session(one))
             .collect();

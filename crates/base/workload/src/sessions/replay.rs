@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::logged::{SessionTable, read_sessions};
 use super::planned::{PlannedRequest, SessionSource};
+use super::requests::SessionRequests;
 use crate::trace::error::TraceError;
 use crate::trace::format::TraceFormat;
 use crate::trace::request::Request;
@@ -38,7 +39,7 @@ impl Replay {
     ) -> Result<Self, TraceError> {
         let logged = read_sessions(source, format, window_s, planned)?;
         Ok(Self {
-            sessions: Arc::new(logged.by_session()),
+            sessions: Arc::new(logged.by_session()?),
             next: 0,
             rejected: logged.rejected.count,
         })
@@ -75,10 +76,24 @@ fn planned(request: &Request<'_>) -> PlannedRequest {
     }
 }
 
+impl Replay {
+    /// The next session, in the memory of the trace.
+    pub fn next_shared(&mut self) -> SessionRequests<PlannedRequest> {
+        SessionRequests::Shared(Arc::clone(&self.sessions), self.advance())
+    }
+
+    /// The number of the next session.
+    fn advance(&mut self) -> usize {
+        let number = self.next;
+        self.next = (self.next + 1) % self.sessions.sessions();
+        number
+    }
+}
+
 impl SessionSource for Replay {
     fn next_session(&mut self, requests: &mut Vec<PlannedRequest>) -> u32 {
-        let (client, session) = self.sessions.session(self.next);
-        self.next = (self.next + 1) % self.sessions.sessions();
+        let number = self.advance();
+        let (client, session) = self.sessions.session(number);
         requests.clear();
         requests.extend_from_slice(session);
         client

@@ -67,6 +67,9 @@ pub enum TraceError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// The memory is too small for the trace.
+    #[error("not enough memory for the trace; give the process more, or cut the trace")]
+    Memory,
     /// The destination could not be written.
     #[error("cannot write the trace: {0}")]
     Write(#[source] io::Error),
@@ -105,4 +108,16 @@ pub enum TraceError {
         /// Line, from 1.
         line: u64,
     },
+}
+
+impl From<std::collections::TryReserveError> for TraceError {
+    fn from(_: std::collections::TryReserveError) -> Self {
+        Self::Memory
+    }
+}
+
+impl From<hashbrown::TryReserveError> for TraceError {
+    fn from(_: hashbrown::TryReserveError) -> Self {
+        Self::Memory
+    }
 }

@@ -5,6 +5,8 @@ use std::hash::Hasher;
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
+use crate::trace::error::TraceError;
+
 /// Numbers byte strings in order of first appearance. A known name allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
@@ -23,21 +25,27 @@ struct Entry {
 
 impl Names {
     /// The number of a name.
+    ///
+    /// # Errors
+    /// The memory is too small.
     #[inline]
-    pub(crate) fn number(&mut self, name: &[u8]) -> u32 {
+    pub(crate) fn number(&mut self, name: &[u8]) -> Result<u32, TraceError> {
         let hash = hash(name);
         let known = self.numbers.find(hash, |entry| {
             entry.hash == hash && name_at(&self.text, &self.ends, entry.number) == name
         });
         if let Some(entry) = known {
-            return entry.number;
+            return Ok(entry.number);
         }
         let number = self.ends.len() as u32;
+        self.text.try_reserve(name.len())?;
+        self.ends.try_reserve(1)?;
+        self.numbers.try_reserve(1, |entry| entry.hash)?;
         self.text.extend_from_slice(name);
         self.ends.push(self.text.len());
         self.numbers
             .insert_unique(hash, Entry { hash, number }, |entry| entry.hash);
-        number
+        Ok(number)
     }
 }
 
@@ -71,22 +79,28 @@ pub(crate) struct Identifiers {
 
 impl Identifiers {
     /// The number of an identifier.
+    ///
+    /// # Errors
+    /// The memory is too small.
     #[inline]
-    pub(crate) fn number(&mut self, identifier: u32) -> u32 {
+    pub(crate) fn number(&mut self, identifier: u32) -> Result<u32, TraceError> {
         let slot = if identifier < TABLE_LIMIT {
             let at = identifier as usize;
             if at >= self.table.len() {
-                self.table.resize((at + 1).next_power_of_two(), NONE);
+                let length = (at + 1).next_power_of_two();
+                self.table.try_reserve(length - self.table.len())?;
+                self.table.resize(length, NONE);
             }
             &mut self.table[at]
         } else {
+            self.rest.try_reserve(1)?;
             self.rest.entry(identifier).or_insert(NONE)
         };
         if *slot == NONE {
             *slot = self.count;
             self.count += 1;
         }
-        *slot
+        Ok(*slot)
     }
 }
 
@@ -108,7 +122,7 @@ mod tests {
             for name in names {
                 let next = model.len() as u32;
                 let expected = *model.entry(name.clone()).or_insert(next);
-                prop_assert_eq!(numbered.number(&name), expected);
+                prop_assert_eq!(numbered.number(&name).unwrap(), expected);
             }
         }
 
@@ -124,7 +138,7 @@ mod tests {
             for identifier in identifiers {
                 let next = model.len() as u32;
                 let expected = *model.entry(identifier).or_insert(next);
-                prop_assert_eq!(numbered.number(identifier), expected);
+                prop_assert_eq!(numbered.number(identifier).unwrap(), expected);
             }
         }
     }

@@ -166,14 +166,15 @@ impl LogReader {
             return Ok(());
         };
         let (method, uri, version) = fields.request_parts();
-        let object = self.uris.number(uri);
+        let object = self.uris.number(uri)?;
         if object as usize == self.computed.len() {
+            self.computed.try_reserve(1)?;
             self.computed.push(is_computed(uri));
         }
         sink.request(&Request {
             line,
             time_s,
-            client: self.hosts.number(fields.host),
+            client: self.hosts.number(fields.host)?,
             object,
             size_bytes: fields.size_bytes,
             status: fields.status,
@@ -260,8 +261,8 @@ fn read_records<R: Read>(
             sink.request(&Request {
                 line,
                 time_s: i64::from(record.time_s),
-                client: clients.number(record.client),
-                object: objects.number(record.object),
+                client: clients.number(record.client)?,
+                object: objects.number(record.object)?,
                 size_bytes: record.size_bytes.map(u64::from),
                 status: record.status(),
                 method: Method::from_code(record.method).unwrap_or(Method::Other),

@@ -58,9 +58,13 @@ impl SessionCutter {
     /// client's last request belongs to the same session, because some servers log at the end of a
     /// response.
     #[inline]
-    pub fn place(&mut self, client: u32, time_s: i64) -> SessionPlace {
+    ///
+    /// # Errors
+    /// The memory is too small.
+    pub fn place(&mut self, client: u32, time_s: i64) -> Result<SessionPlace, TraceError> {
         let at = client as usize;
         if at >= self.clients.len() {
+            self.clients.try_reserve(at + 1 - self.clients.len())?;
             self.clients.resize(
                 at + 1,
                 LastSeen {
@@ -77,10 +81,10 @@ impl SessionCutter {
             self.sessions += 1;
         }
         seen.time_s = seen.time_s.max(time_s);
-        SessionPlace {
+        Ok(SessionPlace {
             session: seen.session,
             first,
-        }
+        })
     }
 
     /// Number of sessions so far.
@@ -98,7 +102,7 @@ mod tests {
     fn a_pause_of_fifteen_seconds_continues_a_session_and_sixteen_end_it() {
         let mut cutter = SessionCutter::new(SESSION_WINDOW_S).unwrap();
         let places = [(0, 100), (1, 100), (0, 115), (0, 131), (1, 131), (0, 130)]
-            .map(|(client, time_s)| cutter.place(client, time_s));
+            .map(|(client, time_s)| cutter.place(client, time_s).unwrap());
         let expected = [
             (0, true),
             (1, true),

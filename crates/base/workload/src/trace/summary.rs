@@ -206,11 +206,12 @@ impl Counts {
 
     /// Adds a request to the open session of its client, or closes that session and opens the next.
     #[inline]
-    fn count_session(&mut self, client: u32, time_s: i64, bytes: u64) {
+    fn count_session(&mut self, client: u32, time_s: i64, bytes: u64) -> Result<(), TraceError> {
         let packets = response_packets(bytes);
-        let place = self.cutter.place(client, time_s);
+        let place = self.cutter.place(client, time_s)?;
         let at = client as usize;
         if at >= self.open.len() {
+            self.open.try_reserve(at + 1 - self.open.len())?;
             self.open.resize(at + 1, OpenSession::default());
         }
         let session = self.open[at];
@@ -228,6 +229,7 @@ impl Counts {
                 bytes: session.bytes + bytes,
             };
         }
+        Ok(())
     }
 
     #[inline]
@@ -319,8 +321,7 @@ impl TraceSink for Counts {
             clients.include(record.client);
             objects.include(record.object);
         }
-        self.count_session(request.client, time_s, size_bytes);
-        Ok(())
+        self.count_session(request.client, time_s, size_bytes)
     }
 
     fn reject(&mut self, line: u64, reason: Reject) {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use perpacket_workload::{
-    LoggedSessions, Method, ObjectPaths, RejectedLine, Request, SESSION_WINDOW_S, SessionTable,
-    Source, Stream, TraceError, TraceFormat, read_sessions,
+    LoggedSessions, Method, ObjectPaths, RejectedLine, Request, SESSION_WINDOW_S, SessionRequests,
+    SessionTable, Source, Stream, TraceError, TraceFormat, read_sessions,
 };
 
 use super::paths::Paths;
@@ -22,7 +22,7 @@ const LISTED_LINES: usize = 5;
 /// The sessions of a log.
 #[derive(Debug)]
 pub(crate) struct Log {
-    sessions: SessionTable<SessionRequest>,
+    sessions: Arc<SessionTable<SessionRequest>>,
     /// Paths of the objects, below the path of the target.
     pub paths: Arc<Paths>,
     /// Largest size of a 200 response of each object; `None` if there was none.
@@ -36,14 +36,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Reads a log.
+    /// Reads a log. Without `spread`, its requests are due at once.
     ///
     /// # Errors
     /// The log cannot be read or contains no request that a load can send.
     pub(crate) fn read(
         file: &Path,
         mappings: Option<&Path>,
-        spread: Spread,
+        spread: Option<Spread>,
         prefix: &str,
         seed: u64,
     ) -> Result<Self, LoadError> {
@@ -66,10 +66,13 @@ impl Log {
                 logged.format
             )));
         }
-        set_times(&mut logged, spread, seed);
+        logged.requests.sort_by_key(|request| request.time_s);
+        if let Some(spread) = spread {
+            set_times(&mut logged, spread, seed);
+        }
         logged.rejected.lines.truncate(LISTED_LINES);
         Ok(Self {
-            sessions: logged.by_session(),
+            sessions: Arc::new(logged.by_session().map_err(trace_error(file))?),
             paths: Arc::new(Paths::new(prefix, &objects.paths)),
             size_bytes: objects.size_bytes,
             skipped: logged.skipped,
@@ -93,6 +96,11 @@ impl Log {
         let (client, requests) = self.sessions.session(session);
         (client % shard.shards == shard.index).then_some(requests)
     }
+
+    /// The requests of a session, for a connection.
+    pub(crate) fn shared(&self, session: usize) -> SessionRequests<SessionRequest> {
+        SessionRequests::Shared(Arc::clone(&self.sessions), session)
+    }
 }
 
 fn open(path: &Path) -> Result<File, LoadError> {
@@ -106,10 +114,9 @@ fn trace_error(path: &Path) -> impl Fn(TraceError) -> LoadError {
     }
 }
 
-/// Sorts the requests by time and sets the due time of each within its second.
+/// Sets the due time of each request within its second. The requests are in the order of time.
 fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: u64) {
     let requests = &mut logged.requests;
-    requests.sort_by_key(|request| request.time_s);
     // The name selects the stream of random numbers. A different name would change every replay.
     let mut stream = Stream::new(seed, "places in a second");
     let begin_s = requests.first().map_or(0, |request| request.time_s);

@@ -1,5 +1,7 @@
 //! The session of a connection: its requests and its position in them.
 
+use perpacket_workload::SessionRequests;
+
 use super::application::Client;
 
 /// The size of the response is unknown.
@@ -76,7 +78,7 @@ impl Default for SessionRequest {
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// The requests of one round.
-    pub requests: Vec<SessionRequest>,
+    pub requests: SessionRequests<SessionRequest>,
     /// The state of the client, if the workload is an application.
     pub client: Client,
     position: usize,
@@ -130,7 +132,7 @@ mod tests {
     fn a_session_ends_after_its_rounds() {
         let mut session = Session::default();
         assert!(session.current().is_none());
-        session.requests = vec![SessionRequest::default(); 2];
+        session.requests = SessionRequests::Own(vec![SessionRequest::default(); 2]);
         session.start(2);
         let mut seen = 0;
         while session.current().is_some() {

@@ -50,7 +50,6 @@ enum Kind {
     Application(Arc<Application>),
     Log {
         log: Arc<Log>,
-        recorded: bool,
         repeats: bool,
     },
 }
@@ -119,11 +118,12 @@ impl Plan {
                 spread,
                 repeats,
             } => {
-                let log = Log::read(file, objects.as_deref(), *spread, prefix, settings.seed)?;
+                let is_recorded = matches!(settings.arrivals, Arrivals::Recorded { .. });
+                let spread = is_recorded.then_some(*spread);
+                let log = Log::read(file, objects.as_deref(), spread, prefix, settings.seed)?;
                 let paths = Arc::clone(&log.paths);
                 let kind = Kind::Log {
                     log: Arc::new(log),
-                    recorded: matches!(settings.arrivals, Arrivals::Recorded { .. }),
                     repeats: *repeats,
                 };
                 (kind, paths)
@@ -181,13 +181,8 @@ impl Plan {
                 ),
                 random: Stream::new(seed, "walks of clients"),
             },
-            Kind::Log {
-                log,
-                recorded,
-                repeats,
-            } => ThreadSessions::Log {
+            Kind::Log { log, repeats } => ThreadSessions::Log {
                 log: Arc::clone(log),
-                recorded: *recorded,
                 repeats: *repeats,
                 next: 0,
                 shard,
@@ -260,7 +255,6 @@ pub(crate) enum ThreadSessions {
     /// Sessions of a log: at the log's times or as fast as possible, once or repeatedly.
     Log {
         log: Arc<Log>,
-        recorded: bool,
         repeats: bool,
         next: usize,
         shard: Shard,
@@ -270,7 +264,8 @@ pub(crate) enum ThreadSessions {
 impl ThreadSessions {
     /// Replaces `session` by the next session. Returns false if there is none.
     pub(crate) fn next_session(&mut self, session: &mut Session) -> bool {
-        session.requests.clear();
+        let requests = session.requests.own();
+        requests.clear();
         let mut rounds = 1;
         match self {
             Self::File {
@@ -278,7 +273,7 @@ impl ThreadSessions {
                 kept_session_share,
                 stream,
             } => {
-                session.requests.push(SessionRequest::default());
+                requests.push(SessionRequest::default());
                 let kept = *kept_session_share >= 1.0 || stream.uniform() < *kept_session_share;
                 rounds = match lengths {
                     _ if !kept => 1,
@@ -292,7 +287,7 @@ impl ThreadSessions {
                 operations,
             } => {
                 sessions.next_session(planned);
-                session.requests.extend(
+                requests.extend(
                     planned
                         .iter()
                         .map(|request| session_request(request, operations)),
@@ -300,18 +295,16 @@ impl ThreadSessions {
             }
             Self::Surge { pages, page } => {
                 pages.next_page(page);
-                session
-                    .requests
-                    .extend(page.iter().map(|request| SessionRequest {
-                        object: request.object,
-                        expected_bytes: request.response_bytes,
-                        due_ns: (request.wait_s * 1e9) as u64,
-                        ..SessionRequest::default()
-                    }));
+                requests.extend(page.iter().map(|request| SessionRequest {
+                    object: request.object,
+                    expected_bytes: request.response_bytes,
+                    due_ns: (request.wait_s * 1e9) as u64,
+                    ..SessionRequest::default()
+                }));
             }
             Self::WebStone(generator) => {
                 let (object, expected_bytes) = generator.next_request();
-                session.requests.push(SessionRequest {
+                requests.push(SessionRequest {
                     object,
                     expected_bytes,
                     ..SessionRequest::default()
@@ -323,27 +316,20 @@ impl ThreadSessions {
                 random,
             } => {
                 let first = application.first(&mut session.client, random, free);
-                session.requests.push(first);
+                requests.push(first);
                 rounds = ENDLESS;
             }
             Self::Log {
                 log,
-                recorded,
                 repeats,
                 next,
                 shard,
             } => {
-                let Some(requests) = next_of_log(log, next, *shard, *repeats) else {
+                let Some(number) = next_of_log(log, next, *shard, *repeats) else {
                     session.clear();
                     return false;
                 };
-                let due_ns = |one: &SessionRequest| if *recorded { one.due_ns } else { 0 };
-                session
-                    .requests
-                    .extend(requests.iter().map(|one| SessionRequest {
-                        due_ns: due_ns(one),
-                        ..*one
-                    }));
+                session.requests = log.shared(number);
             }
         }
         session.start(rounds);
@@ -366,7 +352,7 @@ impl ThreadSessions {
             .filter(|_| is_right)
             .and_then(|request| application.next(request.object, &mut session.client, random));
         match next {
-            Some(next) => session.requests[0] = next,
+            Some(next) => session.requests.own()[0] = next,
             None => session.clear(),
         }
     }
@@ -389,13 +375,9 @@ impl ThreadSessions {
     }
 }
 
-/// The next session of this shard. After the last session, the first one if the log repeats.
-fn next_of_log<'a>(
-    log: &'a Log,
-    next: &mut usize,
-    shard: Shard,
-    repeats: bool,
-) -> Option<&'a [SessionRequest]> {
+/// The number of the next session of this shard. After the last session, the first one if the log
+/// repeats.
+fn next_of_log(log: &Log, next: &mut usize, shard: Shard, repeats: bool) -> Option<usize> {
     for _ in 0..log.sessions() {
         if *next >= log.sessions() {
             if !repeats {
@@ -403,10 +385,10 @@ fn next_of_log<'a>(
             }
             *next = 0;
         }
-        let session = log.session(*next, shard);
+        let number = *next;
         *next += 1;
-        if session.is_some() {
-            return session;
+        if log.session(number, shard).is_some() {
+            return Some(number);
         }
     }
     None

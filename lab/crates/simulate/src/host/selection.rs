@@ -40,13 +40,13 @@ pub struct Future {
 
 impl Future {
     /// The future of a session on a server that enqueues files `enqueue_bytes` at a time.
-    pub fn of_session(requests: &[PlannedRequest], enqueue_bytes: u32) -> Self {
-        let enqueues =
-            |request: &PlannedRequest| 1 + request.response_bytes.div_ceil(enqueue_bytes);
-        Self {
-            enqueues: requests.iter().map(enqueues).sum(),
-            requests: requests.len() as u32,
-        }
+    pub fn of_session(session: impl Iterator<Item = PlannedRequest>, enqueue_bytes: u32) -> Self {
+        session.fold(Self::default(), |sum, request| Self {
+            enqueues: sum
+                .enqueues
+                .saturating_add(1 + request.response_bytes.div_ceil(enqueue_bytes)),
+            requests: sum.requests + 1,
+        })
     }
 
     /// The savings by running the connection on the NIC, relative to its time there.
