@@ -14,18 +14,26 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis.claim import Verdict
 from perpacket.cli import app
 from perpacket.errors import MachineLacks
 from perpacket_lab.analysis.agreement import emulated as emulated_agreement
 from perpacket_lab.analysis.agreement.handoff import INPUT_CONNECTIONS
 from perpacket_lab.analysis.analysis import analyze
-from perpacket_lab.analysis.methods import Agreement, MethodComparison, MethodValue
+from perpacket_lab.analysis.methods import (
+    AGREEING,
+    MethodComparison,
+    Methods,
+    MethodValue,
+    compare,
+)
 from perpacket_lab.emulate.runner import plan_of
 from perpacket_lab.measure.plan import parameters_of, validated
 from perpacket_lab.measure.web.plan import Plan
 from perpacket_lab.models import handoff
 from perpacket_lab.run import configuration_file, start
 from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.show.result_tables import method_verdict_text
 from perpacket_lab.study import library
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
@@ -181,7 +189,9 @@ def invented(runner: Runner, *only: str, lack: str = "") -> Study:
 
 def by_pair(contrasts: list[MethodComparison]) -> dict[tuple[str, str, str], MethodComparison]:
     """The comparisons by scenario and methods."""
-    return {(row.scenario, row.first.method, row.second.method): row for row in contrasts}
+    return {
+        (row.subject, row.detail.first.method, row.detail.second.method): row for row in contrasts
+    }
 
 
 @pytest.fixture(scope="module")
@@ -205,37 +215,37 @@ def test_a_method_that_follows_a_model_agrees_with_it(
         ("4,096 connections on the NIC", "simulated", "partial handoff"),
     ):
         row = contrasts[pair]
-        assert row.verdict is Agreement.AGREE, pair
-        assert row.difference is not None
-        assert row.difference.value == pytest.approx(0, abs=1e-9)
-        assert not row.assumption
+        assert row.verdict in AGREEING, pair
+        assert row.value is not None
+        assert row.value.value == pytest.approx(0, abs=1e-9)
+        assert not row.remark
     half_busy = contrasts["64 connections", "measured", "bound by the server, measured"]
-    assert half_busy.second.interval is not None
-    assert half_busy.second.interval.value == pytest.approx(200)
+    assert half_busy.detail.second.interval is not None
+    assert half_busy.detail.second.interval.value == pytest.approx(200)
 
 
 def test_a_method_that_departs_from_a_model_differs_by_that_amount_with_the_violated_assumption(
     contrasts: Mapping[tuple[str, str, str], MethodComparison],
 ) -> None:
     row = contrasts["512 connections", "simulated", "bound by the server, simulated"]
-    assert row.verdict is Agreement.DIFFER
-    assert row.difference is not None
-    assert row.difference.value == pytest.approx(100 - 100 / GROWTH)
-    assert row.verdict_text == "differ by +9.1 points"
-    assert "it changes by +10.0 % at 512" in row.assumption
+    assert row.verdict.is_shown
+    assert row.value is not None
+    assert row.value.value == pytest.approx(100 - 100 / GROWTH)
+    assert method_verdict_text(row) == "differ by +9.1 points"
+    assert "it changes by +10.0 % at 512" in row.remark
 
     row = contrasts["4,096 connections on the NIC", "simulated", "LAWS"]
     # gamma = 2/3 of a stack share of 0.6; 30 us of the NIC for 24 us of the host.
     gained = min(1 / (1 - 0.9 * 0.6), 1 / (0.6 * 0.9 * 30 / 24)) - 1
-    assert row.second.interval is not None
-    assert row.second.interval.value == pytest.approx(100 * gained)
-    assert row.verdict is Agreement.DIFFER
-    assert "drops 7 packets" in row.assumption
+    assert row.detail.second.interval is not None
+    assert row.detail.second.interval.value == pytest.approx(100 * gained)
+    assert row.verdict.is_shown
+    assert "drops 7 packets" in row.remark
 
     row = contrasts["files of 509 B", "measured", "simulated"]
-    assert row.verdict is Agreement.DIFFER
-    assert row.assumption.startswith("that only the server and its stack use the processor")
-    assert any("the clients were nearly busy" in warning for warning in row.warnings)
+    assert row.verdict.is_shown
+    assert row.remark.startswith("that only the server and its stack use the processor")
+    assert any("the clients were nearly busy" in warning for warning in row.detail.warnings)
 
 
 def test_the_inputs_of_a_model_are_not_compared_with_it(
@@ -261,22 +271,22 @@ def test_an_emulation_is_compared_with_shares_of_time_and_of_simulated_instructi
 ) -> None:
     files = "files of 4,096 B"
     stack = contrasts[files, "simulated instructions", "emulated"]
-    assert stack.first.interval is not None
-    assert stack.first.interval.value == pytest.approx(100 * 2500 / 3500)
-    assert stack.second.interval is not None
-    assert stack.second.interval.value == pytest.approx(50)
-    assert stack.verdict is Agreement.DIFFER
-    assert stack.assumption == (
+    assert stack.detail.first.interval is not None
+    assert stack.detail.first.interval.value == pytest.approx(100 * 2500 / 3500)
+    assert stack.detail.second.interval is not None
+    assert stack.detail.second.interval.value == pytest.approx(50)
+    assert stack.verdict.is_shown
+    assert stack.remark == (
         "that a kernel of 2003 divides its instructions as today's: "
         "TCP: 50 % simulated, 20 % emulated"
     )
     layer = contrasts[f"TCP, {files}", "measured", "emulated"]
     segments = 6 + 2 * 3
     share = 100 * (1000 + 500 * segments) / (3000 + 800 * segments)
-    assert layer.difference is not None
-    assert layer.difference.value == pytest.approx(20 - share)
-    assert layer.question == "layers"
-    assert "an instruction takes the same time in every layer" in layer.assumption
+    assert layer.value is not None
+    assert layer.value.value == pytest.approx(20 - share)
+    assert layer.detail.question == "layers"
+    assert "an instruction takes the same time in every layer" in layer.remark
 
 
 def test_misses_that_a_processor_counts_are_compared_with_those_of_modelled_caches() -> None:
@@ -302,13 +312,13 @@ def test_misses_that_a_processor_counts_are_compared_with_those_of_modelled_cach
     }
     names = {"measured": {509: "here"}, "emulated": {509: "there", 4096: "absent"}}
     (found,) = emulated_agreement.compare_misses(rows, names)
-    assert found.scenario == "L1 data cache, files of 509 B"
-    assert found.first.interval is not None
-    assert found.first.interval.value == pytest.approx(100)
-    assert found.difference is not None
-    assert found.difference.value == pytest.approx(50, abs=0.1)
-    assert found.verdict is Agreement.DIFFER
-    assert found.assumption.endswith("20.4 misses per packet measured, 30.6 emulated")
+    assert found.subject == "L1 data cache, files of 509 B"
+    assert found.detail.first.interval is not None
+    assert found.detail.first.interval.value == pytest.approx(100)
+    assert found.value is not None
+    assert found.value.value == pytest.approx(50, abs=0.1)
+    assert found.verdict.is_shown
+    assert found.remark.endswith("20.4 misses per packet measured, 30.6 emulated")
 
 
 def test_without_an_emulated_machine_all_else_runs_and_the_note_has_the_reason(
@@ -355,8 +365,8 @@ def test_without_measurement_the_simulations_run_and_the_note_has_the_reason(
     assert directory.missing() == []
     study = directory.study()
     rows = by_pair(list(analyze(study, directory).methods))
-    assert rows["files of 509 B", "measured", "simulated"].verdict is Agreement.LEFT_OUT
-    assert rows["4,096 connections on the NIC", "simulated", "LAWS"].verdict is Agreement.DIFFER
+    assert rows["files of 509 B", "measured", "simulated"].verdict is Verdict.NO_VALUE
+    assert rows["4,096 connections on the NIC", "simulated", "LAWS"].verdict.is_shown
     assert start.resume(replace(study, runner=runner, measured_runner=runner), directory) == 0
     assert app.run(["study", "report", str(directory.path)]) == 0
     out, err = capfd.readouterr()
@@ -433,17 +443,17 @@ def test_an_option_of_simulations_applies_to_the_simulated_points(
 
 
 def test_verdicts_follow_from_the_intervals() -> None:
-    def verdict(first: list[float], second: list[float], runs: str = "b") -> Agreement:
+    def verdict(first: list[float], second: list[float], runs: str = "b") -> Verdict:
         sides = [
             MethodValue(name, name, dict(enumerate(values)))
             for name, values in (("a", first), (runs, second))
         ]
-        return MethodComparison("q", "t", "s", 1.0, sides[0], sides[1], "why").verdict
+        return compare("t", "s", Methods("q", 1.0, sides[0], sides[1], "why")).verdict
 
-    assert verdict([10, 11, 12], [10.5, 11, 11.5]) is Agreement.AGREE
-    assert verdict([10, 11, 12], [20, 21, 22]) is Agreement.DIFFER
-    assert verdict([10, 60, 90], [10, 11, 12]) is Agreement.TOO_WIDE
-    assert verdict([10], [20]) is Agreement.ONE_RUN
-    assert verdict([10, 11], []) is Agreement.LEFT_OUT
+    assert verdict([10, 11, 12], [10.5, 11, 11.5]) in AGREEING
+    assert verdict([10, 11, 12], [20, 21, 22]).is_shown
+    assert verdict([10, 60, 90], [10, 11, 12]) is Verdict.TOO_WIDE
+    assert verdict([10], [20]) is Verdict.NO_INTERVAL
+    assert verdict([10, 11], []) is Verdict.NO_VALUE
     # Methods with the same runs are paired: a small constant difference counts.
-    assert verdict([10, 50, 90], [11, 51.01, 91], runs="a") is Agreement.DIFFER
+    assert verdict([10, 50, 90], [11, 51.01, 91], runs="a").is_shown

@@ -11,19 +11,30 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from perpacket.advise import effect
+from perpacket.analysis import profile_comparison
+from perpacket.analysis.claim import Relation, Verdict, judge
 from perpacket.analysis.ratios import read_rule
-from perpacket_lab.analysis import contests
-from perpacket_lab.analysis.changes import NOT_DISTINGUISHABLE
+from perpacket.analysis.statistics import Interval
+from perpacket_lab.analysis import contests, findings
+from perpacket_lab.analysis.changes import change_sets
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.findings import change_text
-from perpacket_lab.analysis.published import Verdict, judge
+from perpacket_lab.analysis.methods import Methods, MethodValue
+from perpacket_lab.analysis.methods import compare as compare_methods
+from perpacket_lab.analysis.published import compare
 from perpacket_lab.analysis.run_comparison import Sides
+from perpacket_lab.analysis.wording import MINUS
 from perpacket_lab.study.contest import Contest
+from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.quantities import Row
+from perpacket_lab.study.quantities import Row, gain
+from perpacket_lab.study.study import Study
+from test_profile_compare import window
 from test_studies import figure
 
 RATE = 50_000.0
@@ -78,7 +89,7 @@ def change_is_claimed(difference: float) -> Callable[[random.Random], bool]:
         found = runs(chance, {"a": RATE, "b": RATE * (1 + difference)})
         ratio = Estimates(found, in_time_order=lambda _: True).ratio("b", "a", "requests_per_s")
         assert ratio is not None
-        return change_text(ratio)[0] != NOT_DISTINGUISHABLE
+        return judge(ratio, Relation.RATIO).is_shown
 
     return claims
 
@@ -117,7 +128,7 @@ def published_differs(difference: float) -> Callable[[random.Random], bool]:
 
     def claims(chance: random.Random) -> bool:
         estimates = Estimates(runs(chance, {"a": RATE * (1 + difference)}), 0.95, lambda _: True)
-        verdict = judge(stated, "a", estimates.mean("a", "requests_per_s")).verdict
+        verdict = compare(stated, "a", estimates.mean("a", "requests_per_s")).verdict
         return verdict is Verdict.DIFFERS
 
     return claims
@@ -155,3 +166,116 @@ def test_a_real_difference_is_found(kind: str) -> None:
 
 def test_a_gate_with_a_margin_does_not_fail_for_a_difference_within_it() -> None:
     assert share(gate_fails(-0.03, "requests_per_s < 0.97"), seed=4) <= ALLOWED
+
+
+RATIOS = {
+    Verdict.HIGHER: [1.1, 1.15, 1.2, 1.12, 1.17],
+    Verdict.LOWER: [0.9, 0.85, 0.8, 0.88, 0.83],
+    Verdict.NOT_DISTINGUISHABLE: [0.9, 1.15, 1.0, 0.95, 1.08],
+    Verdict.SAME: [1.0] * 5,
+    Verdict.NO_INTERVAL: [1.2],
+}
+"""The ratio of point `b` to point `a` in each block."""
+
+FIGURE = Figure("changes", "Changes", "change", "requests_per_s")
+STUDY = SimpleNamespace(
+    figures=[FIGURE],
+    points=[Point("a", "c", {"change": "none"}), Point("b", "c", {"change": "b"}, against="a")],
+)
+
+
+def of_ratios(ratios: list[float]) -> Runs:
+    """Runs with these ratios; a block changes both of its values."""
+    return {
+        name: {
+            block: {"point": name, "seed": block, "requests_per_s": RATE * block * ratio}
+            for block, ratio in enumerate(values, 1)
+        }
+        for name, values in (("a", [1.0] * len(ratios)), ("b", ratios))
+    }
+
+
+def by_runs(ratios: list[float]) -> Verdict:
+    rows = of_ratios(ratios)
+    claim = Sides(({"p": rows["a"]}, {"p": rows["b"]}), 0.95, False).ratio("p", "requests_per_s")
+    assert claim is not None
+    return claim.verdict
+
+
+def by_profiles(ratios: list[float]) -> Verdict:
+    sides = (
+        [window({"tcp": 100.0 * one}) for one in side] for side in ([1.0] * len(ratios), ratios)
+    )
+    return profile_comparison.compare(*sides, paired=True).total.verdict
+
+
+def by_changes(ratios: list[float]) -> Verdict:
+    ((row,),) = (one.rows for one in change_sets(cast(Study, STUDY), Estimates(of_ratios(ratios))))
+    return row.verdict
+
+
+def logarithms(rows: dict[int, Row]) -> dict[int, float]:
+    return {seed: math.log(float(str(row["requests_per_s"]))) for seed, row in rows.items()}
+
+
+def by_methods(ratios: list[float]) -> Verdict:
+    values = [MethodValue(name, "runs", logarithms(own)) for name, own in of_ratios(ratios).items()]
+    methods = Methods("question", 1.0, values[0], values[1])
+    return compare_methods("title", "scenario", methods).verdict
+
+
+def interval_of(ratios: list[float]) -> Interval:
+    ratio = Estimates(of_ratios(ratios)).ratio("b", "a", "requests_per_s")
+    assert ratio is not None
+    return ratio
+
+
+def by_published(ratios: list[float]) -> Verdict:
+    """A published rise; the run agrees with it if its ratio is higher."""
+    stated = figure(minimum=0.0, judged="direction")
+    verdict = compare(stated, "b", interval_of(ratios).map(gain)).verdict
+    agreement = {Verdict.SAME_DIRECTION: Verdict.HIGHER, Verdict.OPPOSITE: Verdict.LOWER}
+    return agreement.get(verdict, verdict)
+
+
+def by_trials(ratios: list[float]) -> Verdict:
+    verdict = effect.judge(interval_of(ratios), floor=0.0)
+    shown = {effect.Verdict.CHEAPER: Verdict.LOWER, effect.Verdict.DEARER: Verdict.HIGHER}
+    return shown.get(verdict, Verdict.NOT_DISTINGUISHABLE)
+
+
+def by_findings(ratios: list[float]) -> Verdict:
+    text, _ = findings.change_text(interval_of(ratios))
+    shown = {"+": Verdict.HIGHER, MINUS: Verdict.LOWER}
+    return shown.get(text[0], Verdict.NOT_DISTINGUISHABLE)
+
+
+def by_contests(ratios: list[float]) -> Verdict:
+    contest = Contest("Most", "server", "size", "request_rate")
+    points = [Point(name, "c", {"server": name, "size": 1}) for name in ("a", "b")]
+    values = {name: logarithms(own) for name, own in of_ratios(ratios).items()}
+    (level,) = contests.compare(contest, points, values).levels
+    if level.not_distinguishable:
+        return Verdict.NOT_DISTINGUISHABLE
+    return Verdict.HIGHER if level.leader == "b" else Verdict.LOWER
+
+
+PRODUCERS = {
+    **{"runs": by_runs, "profiles": by_profiles, "changes": by_changes, "methods": by_methods},
+    **{"published": by_published, "trials": by_trials, "findings": by_findings},
+    "contests": by_contests,
+}
+
+COARSE = {Verdict.SAME, Verdict.NO_INTERVAL}
+"""Verdicts that trials and contests do not have: they claim nothing."""
+
+
+@pytest.mark.parametrize("expected", RATIOS)
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_every_producer_has_one_verdict_on_a_ratio(producer: str, expected: Verdict) -> None:
+    """Three modules once defined `not distinguishable` in three ways."""
+    verdict = PRODUCERS[producer](RATIOS[expected])
+    if expected in COARSE and producer in ("trials", "contests", "findings"):
+        assert not (producer != "findings" and verdict.is_shown)
+    else:
+        assert verdict is expected

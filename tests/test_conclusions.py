@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import mean
 from perpacket.cli import app
 from perpacket_lab.analysis import published_score
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.conclusions import Truth, conclusions_of, paragraph
-from perpacket_lab.analysis.published import Comparison, Verdict, judge
+from perpacket_lab.analysis.published import Comparison, compare
 from perpacket_lab.emulate.runner import EmulatedRunner
 from perpacket_lab.run import start
 from perpacket_lab.study import library
@@ -32,7 +33,7 @@ def compared(conclusion: str, changes: list[float], **bounds: float) -> Comparis
         judged="direction",
         conclusion=conclusion,
     )
-    return judge(published, "bulk", mean(changes) if changes else None)
+    return compare(published, "bulk", mean(changes) if changes else None)
 
 
 def test_each_figure_of_a_conclusion_counts() -> None:
@@ -61,7 +62,7 @@ def test_a_value_that_is_only_beside_the_run_is_not_counted() -> None:
         value=1372.0,
         judged="order",
     )
-    beside = judge(published, "web", mean([3885.0, 3886.0]))
+    beside = compare(published, "web", mean([3885.0, 3886.0]))
     assert beside.verdict is Verdict.NOT_JUDGED
     rises = compared("misses rise", [10, 11, 12], value=20.0)
     (score,) = published_score.scores([beside, rises])

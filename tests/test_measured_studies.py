@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
+from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import Interval
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis import published_score, region_order
 from perpacket_lab.analysis.analysis import analyze
-from perpacket_lab.analysis.published import Verdict, judge
+from perpacket_lab.analysis.published import compare
 from perpacket_lab.analysis.terms import MEASURED
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.web.plan import Plan
@@ -214,8 +215,8 @@ def change(value: float | None, minimum: float | None = None) -> Published:
         (18.0, 40.0, 60.0, Verdict.SAME_DIRECTION, "same direction, stronger"),
         (50.0, 40.0, 60.0, Verdict.AGREES, "agrees"),
         (157.0, -20.0, -10.0, Verdict.OPPOSITE, "opposite direction"),
-        (157.0, -20.0, 10.0, Verdict.UNDECIDED, "not distinguishable"),
-        (157.0, -90.0, 900.0, Verdict.UNDECIDED, "not distinguishable"),
+        (157.0, -20.0, 10.0, Verdict.NOT_DISTINGUISHABLE, "not distinguishable"),
+        (157.0, -90.0, 900.0, Verdict.NOT_DISTINGUISHABLE, "not distinguishable"),
         (-66.0, -80.0, -70.0, Verdict.SAME_DIRECTION, "same direction, stronger"),
         (-66.0, 10.0, 20.0, Verdict.OPPOSITE, "opposite direction"),
     ],
@@ -224,24 +225,24 @@ def test_a_change_is_judged_by_its_direction(
     published: float, low: float, high: float, verdict: Verdict, text: str
 ) -> None:
     interval = Interval((low + high) / 2, low, high, 3, 0.95)
-    row = judge(change(published), "c", interval)
+    row = compare(change(published), "c", interval)
     assert (row.verdict, row.verdict_text) == (verdict, text)
 
 
 def test_an_interval_that_contains_nearly_every_value_agrees_with_none() -> None:
     share = replace(change(15.0), judged="value", quantity="busy_share.TCP", widest=20.0)
     wide, narrow = Interval(20.0, -30.0, 70.0, 2, 0.95), Interval(16.0, 12.0, 20.0, 2, 0.95)
-    assert judge(share, "c", wide).verdict is Verdict.TOO_WIDE
-    assert judge(share, "c", narrow).verdict is Verdict.AGREES
-    assert judge(replace(share, value=90.0), "c", wide).verdict is Verdict.DIFFERS
+    assert compare(share, "c", wide).verdict is Verdict.TOO_WIDE
+    assert compare(share, "c", narrow).verdict is Verdict.AGREES
+    assert compare(replace(share, value=90.0), "c", wide).verdict is Verdict.DIFFERS
     bound = replace(share, value=None, maximum=25.0)
-    assert judge(bound, "c", wide).verdict is Verdict.TOO_WIDE
+    assert compare(bound, "c", wide).verdict is Verdict.TOO_WIDE
 
 
 def test_the_headline_counts_intervals_that_are_too_wide() -> None:
     rows = [
-        judge(change(157.0), "c", Interval(50.0, 40.0, 60.0, 3, 0.95)),
-        judge(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
+        compare(change(157.0), "c", Interval(50.0, 40.0, 60.0, 3, 0.95)),
+        compare(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
     ]
     assert published_score.headline(rows, MEASURED) == (
         "1 of 2 published changes agrees in direction; the intervals of 1 are too wide."
@@ -250,8 +251,8 @@ def test_the_headline_counts_intervals_that_are_too_wide() -> None:
 
 def test_a_published_rise_without_a_number_is_judged_by_its_direction() -> None:
     rise, fall = Interval(5.0, 1.0, 9.0, 3, 0.95), Interval(-5.0, -9.0, -1.0, 3, 0.95)
-    assert judge(change(None, 0.0), "c", rise).verdict_text == "same direction"
-    assert judge(change(None, 0.0), "c", fall).verdict is Verdict.OPPOSITE
+    assert compare(change(None, 0.0), "c", rise).verdict_text == "same direction"
+    assert compare(change(None, 0.0), "c", fall).verdict is Verdict.OPPOSITE
 
 
 numbers = st.lists(st.integers(0, 9), min_size=7, max_size=7)
@@ -333,7 +334,7 @@ def test_misses_are_drawn_and_compared_where_the_machine_counts_them(tmp_path: P
     study = replace(study, runner=runner, measured_runner=runner)
     directory = start.run(study, tmp_path / "run", seeds=(1, 2, 3))
     analysis = analyze(directory.study(), directory)
-    rows = {row.published.figure: row.verdict_text for row in analysis.comparisons}
+    rows = {row.reference.figure: row.verdict_text for row in analysis.comparisons}
     for region in ("TCP", "SystemCall"):
         assert rows[f"tr05-450/f7-{region}-C512-l1-change"].startswith("same direction")
     drawn = {
@@ -383,15 +384,15 @@ def run(tmp_path: Path) -> tuple[Study, RunDirectory]:
 def test_a_profile_of_the_published_shape_agrees(
     run: tuple[Study, RunDirectory],
 ) -> None:
-    rows = {row.published.figure: row for row in analyze(*run).comparisons}
+    rows = {row.reference.figure: row for row in analyze(*run).comparisons}
     for region in SEVEN:
         row = rows[f"tr05-450/t1-WC-C512-L0-{region}-cycles"]
-        assert row.simulated is not None
-        assert row.simulated.value == pytest.approx(row.published.value, abs=1.0)
+        assert row.value is not None
+        assert row.value.value == pytest.approx(row.reference.value, abs=1.0)
     order = rows["tr05-450/t1-WC-order/trace-512c"]
-    assert order.simulated is not None
-    assert order.simulated.value > 0.9
-    assert "TCP, Driver" in order.published.note
+    assert order.value is not None
+    assert order.value.value > 0.9
+    assert "TCP, Driver" in order.reference.note
     growth = rows["tr05-450/f5-tcp-cyc-inc"]
     assert growth.verdict_text == "same direction, weaker"
     assert any("may have been the limit" in text for text in order.warnings) is False
@@ -495,4 +496,4 @@ def test_the_studies_use_the_real_runner() -> None:
     for name in SERVED:
         runner = library.find(name).measured_runner
         assert isinstance(runner, NamedRunner)
-        assert runner.name == "perpacket_lab.measure.web.runner:WebRunner"
+        assert runner.name == "perpacket.measure.web.runner:WebRunner"

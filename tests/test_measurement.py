@@ -417,11 +417,11 @@ def test_the_published_studies_run_from_end_to_end_with_a_fake_agent(
     directory = start.run(study, tmp_path / "run", seeds=(1, 2), overrides=quick)
     again = RunDirectory.open(directory.path).study()
     assert [point.name for point in again.points] == [point.name for point in study.points]
-    rows = {row.published.figure: row for row in analyze(again, directory).comparisons}
-    driver_share = rows["patwardhan2004/ab-driver"].simulated
+    rows = {row.reference.figure: row for row in analyze(again, directory).comparisons}
+    driver_share = rows["patwardhan2004/ab-driver"].value
     assert driver_share is not None
     assert 0 < driver_share.value <= 100 * 300 / 2000
-    assert rows["patwardhan2004/f1-kernel-509"].simulated is not None
+    assert rows["patwardhan2004/f1-kernel-509"].value is not None
     assert str(rows["patwardhan2004/ab-tput3"].verdict) == "not distinguishable"
 
 

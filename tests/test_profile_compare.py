@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from perpacket.analysis.claim import Verdict
 from perpacket.analysis.profile_comparison import Decision, Unit, compare, is_moved, read
-from perpacket.analysis.ratios import Change, read_rule
+from perpacket.analysis.ratios import read_rule
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
 from perpacket.show import profile_comparison as shown
@@ -66,11 +67,11 @@ def written(path: Path, windows: Sequence[Window]) -> str:
 def test_a_dearer_layer_is_found_with_its_size() -> None:
     found = compare(log(40, seed=1), log(40, factor=1.2, seed=2))
     by_name = {one.quantity: one for one in found.layers}
-    assert by_name["tcp"].interval is not None
-    assert by_name["tcp"].interval.contains(1.2)
-    assert by_name["tcp"].change is Change.HIGHER
-    assert by_name["ip"].change is Change.NONE
-    assert found.total.second / found.total.first == pytest.approx(1.15, rel=0.03)
+    assert by_name["tcp"].value is not None
+    assert by_name["tcp"].value.contains(1.2)
+    assert by_name["tcp"].verdict is Verdict.HIGHER
+    assert by_name["ip"].verdict is Verdict.NOT_DISTINGUISHABLE
+    assert found.total.detail.second / found.total.detail.first == pytest.approx(1.15, rel=0.03)
     assert found.changed_most is by_name["tcp"]
     assert found.notes == ()
 
@@ -79,8 +80,8 @@ def test_pairs_cancel_a_drift_that_both_profiles_have() -> None:
     drift = [1.0 + 0.05 * index for index in range(30)]
     sides = log(30, seed=3, drift=drift), log(30, factor=1.1, seed=4, drift=drift)
     alone, paired = compare(*sides), compare(*sides, paired=True)
-    assert alone.total.change is Change.NONE
-    assert paired.total.change is Change.HIGHER
+    assert alone.total.verdict is Verdict.NOT_DISTINGUISHABLE
+    assert paired.total.verdict is Verdict.HIGHER
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_single_profiles_have_a_ratio_and_decide_nothing() -> None:
     found = compare(
         [window()], [window({"tcp": 6000.0, "ip": 1000.0})], rules=[read_rule("total > 1")]
     )
-    assert found.total.interval is None
+    assert found.total.value is None
     assert shown.ratio_text(found.total) == "1.75"
     assert [one.decision for one in found.judged] == [Decision.UNDECIDED]
     assert "--every" in found.notes[0]
@@ -125,14 +126,14 @@ def test_windows_without_packets_are_left_out() -> None:
 def test_a_layer_that_some_windows_lack_is_summed_over_several() -> None:
     sparse = [{"tcp": 3000.0, "ip": 100.0 * (index % 2)} for index in range(40)]
     found = compare([window(one) for one in sparse], [window(one) for one in sparse])
-    assert found.layers[1].interval is not None
-    assert found.layers[1].interval.value == pytest.approx(1.0)
+    assert found.layers[1].value is not None
+    assert found.layers[1].value.value == pytest.approx(1.0)
 
 
 def test_costs_of_requests_need_counted_requests() -> None:
     counted = [window(requests=100) for _ in range(5)]
     found = compare(counted, [window(requests=50) for _ in range(5)], unit=Unit.REQUEST)
-    assert found.total.second / found.total.first == pytest.approx(2.0)
+    assert found.total.detail.second / found.total.detail.first == pytest.approx(2.0)
     with pytest.raises(ConfigurationError, match="counted no request"):
         compare(counted, log(5), unit=Unit.REQUEST)
 
@@ -143,7 +144,7 @@ def test_cycles_are_compared_where_time_was_not_sampled() -> None:
         return {**window(), "total": cost, "layers": {"tcp": cost}, "kinds": {}}
 
     found = compare([of_cycles(1.0)], [of_cycles(1.5)])
-    assert (found.measure, found.total.second) == ("cycles", 750.0)
+    assert (found.measure, found.total.detail.second) == ("cycles", 750.0)
     with pytest.raises(ConfigurationError, match="no cost of a packet in common"):
         compare([of_cycles(1.0)], [window()])
 

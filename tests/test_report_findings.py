@@ -63,7 +63,7 @@ def test_a_change_whose_interval_contains_zero_is_not_distinguishable(
 @pytest.mark.parametrize(
     ("ratio", "value"),
     [
-        (Interval(4.78, 2.0, 12.0, 3, 0.95), "not distinguishable"),
+        (Interval(4.78, 2.0, 12.0, 3, 0.95), "higher"),
         (Interval(4.78, 4.0, 5.5, 3, 0.95), "+378 %"),
         (Interval(1.03, 0.99, 1.07, 3, 0.95), "not distinguishable"),
         (Interval(16.0, 14.0, 18.0, 3, 0.95), "× 16"),
@@ -90,12 +90,12 @@ def test_held_out_and_calibrated_values_are_counted_apart(analysis: Analysis) ->
         ("1 of 1", "published values used to calibrate agree"),
     ]
     assert "1 agree with the simulation and 2 do not" in analysis.headline
-    only_calibrated = [row for row in rows if row.published.calibration]
+    only_calibrated = [row for row in rows if row.reference.calibration]
     assert "a fit, no prediction" in published_score.headline(only_calibrated)
 
 
 def test_disagreements_are_sorted_by_distance(analysis: Analysis, outline: Outline) -> None:
-    assert [row.published.value for row in analysis.disagreements] == [30_000.0, 16.0]
+    assert [row.reference.value for row in analysis.disagreements] == [30_000.0, 16.0]
     listed = next(e for e in outline.all("ul") if e.attributes.get("class") == "disagreements")
     assert "30,000" in listed.text
     assert "differs by" in listed.text

@@ -42,11 +42,11 @@ def test_the_page_has_every_published_result_and_links_to_files(
     assert {tmp_path / link for link in links} == set(written) - {file}
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert {
-        published_file.places_in(row.published.where)[0] for row in analysis.comparisons
+        published_file.places_in(row.reference.where)[0] for row in analysis.comparisons
     } <= set(headings)
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     for row in analysis.comparisons:
-        assert any(row.simulated_text in line and row.verdict_text in line for line in rows)
+        assert any(row.text in line and row.verdict_text in line for line in rows)
     assert f"`{analysis.run.commands[0]}`" in text
     assert all(f"- {limit}" in text for limit in analysis.limits)
 

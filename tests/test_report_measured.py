@@ -10,7 +10,7 @@ import pytest
 from invented import of_frame
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis.analysis import Analysis
-from perpacket_lab.analysis.published import judge
+from perpacket_lab.analysis.published import compare
 from perpacket_lab.show import tables, terminal
 from perpacket_lab.show.charts import figures
 from perpacket_lab.show.charts.chart_style import Plot
@@ -97,9 +97,9 @@ def test_the_interval_of_a_share_is_between_0_and_100(analysis: Analysis) -> Non
 def test_rows_of_one_quantity_name_the_start_of_each_change() -> None:
     study = library.find("router")
     peaks = [row for row in study.published if row.quantity == "forwarded increase"]
-    found = [judge(row, row.point, Interval(1, 0, 2, 3, 0.95), (), "Change") for row in peaks]
+    found = [compare(row, row.point, Interval(1, 0, 2, 3, 0.95), (), "Change") for row in peaks]
     text = [terminal.quantity_text(row) for row in found]
     assert len(set(text)) > 1
     assert text[0] == "Change from kernel-1-65536b"
-    value = replace(found[0], published=replace(peaks[0], judged="value"))
+    value = replace(found[0], reference=replace(peaks[0], judged="value"))
     assert terminal.quantity_text(value) == "Change"

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import Interval
 from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.doubts import chains
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, Verdict, judge
+from perpacket_lab.analysis.published import Comparison, compare
 from perpacket_lab.analysis.published_rows import estimate, rankings
 from perpacket_lab.demo import handoff as demo
 from perpacket_lab.run import start
@@ -116,16 +117,16 @@ def test_a_gain_is_the_paired_ratio_to_the_baseline(small_run: RunDirectory) -> 
     row = next(
         row
         for row in analyze(study, small_run).comparisons
-        if row.published.figure == "osdi06/51-PL-req"
+        if row.reference.figure == "osdi06/51-PL-req"
     )
     rates = {point: runs[1]["requests_per_s"] for point, runs in small_run.rows().items()}
     assert isinstance(rates["W-4096-P-L-FCFS-400"], float)
     assert isinstance(rates["W-0-N-N-FCFS-400"], float)
     gain = 100 * (rates["W-4096-P-L-FCFS-400"] / rates["W-0-N-N-FCFS-400"] - 1)
-    assert row.simulated is not None
-    assert row.simulated.value == pytest.approx(gain)
-    assert row.simulated.low == pytest.approx(row.simulated.high)
-    assert row.simulated.n == 5
+    assert row.value is not None
+    assert row.value.value == pytest.approx(gain)
+    assert row.value.low == pytest.approx(row.value.high)
+    assert row.value.n == 5
 
 
 def test_a_point_without_runs_has_the_verdict_not_simulated(
@@ -136,11 +137,11 @@ def test_a_point_without_runs_has_the_verdict_not_simulated(
     for seed in (1,):
         directory.observation_path("W-4096-P-N-FCFS-400", seed).unlink()
     verdicts = {
-        row.published.figure: row.verdict
+        row.reference.figure: row.verdict
         for row in analyze(study, directory).comparisons
-        if row.published.point == "W-4096-P-N-FCFS-400"
+        if row.reference.point == "W-4096-P-N-FCFS-400"
     }
-    assert set(verdicts.values()) == {Verdict.NOT_SIMULATED}
+    assert set(verdicts.values()) == {Verdict.NO_VALUE}
     assert len(verdicts) >= 5
 
 
@@ -265,11 +266,11 @@ def figure(**fields: object) -> Published:
             "outside by -10 points",
         ),
         (figure(minimum=6, maximum=10), Interval(7.0, 6.0, 8.0, 5, 0.95), "agrees", "agrees"),
-        (figure(value=1), None, "not simulated", "not simulated"),
+        (figure(value=1), None, "no value", "no value"),
     ],
 )
 def test_verdicts(stated: Published, simulated: Interval | None, verdict: str, text: str) -> None:
-    row = judge(stated, "W-0-N-N-FCFS-400", simulated)
+    row = compare(stated, "W-0-N-N-FCFS-400", simulated)
     assert isinstance(row, Comparison)
     assert row.verdict == verdict
     assert row.verdict_text == text
@@ -278,7 +279,7 @@ def test_verdicts(stated: Published, simulated: Interval | None, verdict: str, t
 def test_a_single_run_is_judged_by_its_value() -> None:
     """The interval of one run is unbounded, and would agree with any value."""
     one = Interval(50.0, float("-inf"), float("inf"), 1, 0.95)
-    assert judge(figure(value=12, resolution=1), "W", one).verdict is Verdict.DIFFERS
+    assert compare(figure(value=12, resolution=1), "W", one).verdict is Verdict.DIFFERS
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from perpacket.analysis.ratios import Change, Ratio, read_rule
+from perpacket.analysis.claim import Claim, Pair, Verdict
+from perpacket.analysis.ratios import read_rule
 from perpacket.analysis.statistics import paired_ratio, unpaired_ratio
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
@@ -47,20 +48,20 @@ def before(mips: int, seed: int) -> float:
     return mips * (1 + seed / 3)
 
 
-def ratios(compared: run_comparison.RunComparison) -> dict[str, Ratio]:
-    return {ratio.point: ratio for ratio in compared.ratios}
+def ratios(compared: run_comparison.RunComparison) -> dict[str, Claim[Pair]]:
+    return {ratio.subject: ratio for ratio in compared.ratios}
 
 
 def test_the_effect_of_a_seed_on_both_runs_cancels_out(tmp_path: Path) -> None:
     first, second = a_run(tmp_path / "a", before), a_run(tmp_path / "b", slowed)
     found = ratios(run_comparison.compare(first, second, ["requests_per_s"]))
     slower, same = found["mips=400"], found["mips=800"]
-    assert slower.paired
-    assert slower.interval is not None
-    assert slower.interval.low == pytest.approx(0.9)
-    assert slower.interval.high == pytest.approx(0.9)
-    assert slower.change is Change.LOWER
-    assert same.change is Change.SAME
+    assert slower.detail.paired
+    assert slower.value is not None
+    assert slower.value.low == pytest.approx(0.9)
+    assert slower.value.high == pytest.approx(0.9)
+    assert slower.verdict is Verdict.LOWER
+    assert same.verdict is Verdict.SAME
 
 
 def test_swapping_the_runs_inverts_the_ratio(tmp_path: Path) -> None:
@@ -68,8 +69,8 @@ def test_swapping_the_runs_inverts_the_ratio(tmp_path: Path) -> None:
     factor = {seed: noise.uniform(0.8, 1.1) for seed in (1, 2, 3)}
     first = a_run(tmp_path / "a", before)
     second = a_run(tmp_path / "b", lambda mips, seed: before(mips, seed) * factor[seed])
-    there = ratios(run_comparison.compare(first, second, ["requests_per_s"]))["mips=400"].interval
-    back = ratios(run_comparison.compare(second, first, ["requests_per_s"]))["mips=400"].interval
+    there = ratios(run_comparison.compare(first, second, ["requests_per_s"]))["mips=400"].value
+    back = ratios(run_comparison.compare(second, first, ["requests_per_s"]))["mips=400"].value
     assert there is not None
     assert back is not None
     assert there == paired_ratio(
@@ -100,7 +101,7 @@ def test_runs_without_common_seeds_have_the_interval_of_welch(tmp_path: Path) ->
     )
     later = start.run(other, tmp_path / "b")
     compared = run_comparison.compare(a_run(tmp_path / "a", before), later, ["requests_per_s"])
-    assert not any(ratio.paired for ratio in compared.ratios)
+    assert not any(ratio.detail.paired for ratio in compared.ratios)
     assert any("no common seeds" in remark for remark in compared.remarks)
 
 
@@ -108,18 +109,18 @@ def test_one_run_each_and_runs_of_zero_claim_nothing(tmp_path: Path) -> None:
     first = a_run(tmp_path / "a", before, seeds="1")
     second = a_run(tmp_path / "b", slowed, seeds="1")
     found = run_comparison.compare(first, second, ["requests_per_s"])
-    assert {ratio.change for ratio in found.ratios} == {Change.UNKNOWN}
+    assert {ratio.verdict for ratio in found.ratios} == {Verdict.NO_INTERVAL}
     idle = a_run(tmp_path / "c", lambda mips, seed: 0.0)
     printed = ratios(run_comparison.compare(idle, idle, ["requests_per_s"]))["mips=400"]
-    assert printed.interval is None
-    assert printed.change is Change.SAME
+    assert printed.value is None
+    assert printed.verdict is Verdict.SAME
 
 
 def test_points_of_one_run_alone_are_named(tmp_path: Path) -> None:
     first = a_run(tmp_path / "a", before)
     second = a_run(tmp_path / "b", before, levels="[800, 1200]")
     compared = run_comparison.compare(first, second, ["requests_per_s"])
-    assert [ratio.point for ratio in compared.ratios] == ["mips=800"]
+    assert [ratio.subject for ratio in compared.ratios] == ["mips=800"]
     assert {f"only in {first.path}: mips=400", f"only in {second.path}: mips=1200"} <= set(
         compared.remarks
     )

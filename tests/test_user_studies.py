@@ -252,7 +252,7 @@ def test_a_two_level_study_has_the_effects_and_shares_of_the_worked_example(
     results = analyze(study, directory).summary
     assert results is not None
     (effects,) = results.effects
-    printed = {row.effect: (row.interval.value, row.share) for row in effects.rows}
+    printed = {row.subject: (row.interval.value, row.detail.share) for row in effects.rows}
     assert {name: value for name, (value, _) in printed.items()} == {
         "mean": 41.0, "memory_mib": 21.5, "connections": 9.5, "memory_mib x connections": 5.0,
     }  # fmt: skip
@@ -261,7 +261,7 @@ def test_a_two_level_study_has_the_effects_and_shares_of_the_worked_example(
     }
     assert shares == {"memory_mib": 78.88, "connections": 15.40, "memory_mib x connections": 4.27}
     assert round(100 * effects.error_share, 2) == 1.45
-    assert all(row.is_significant for row in effects.rows)
+    assert all(row.verdict.is_shown for row in effects.rows)
     assert any("memory_mib 4 to 16; connections 1 to 2" in remark for remark in results.remarks)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from patience import PATIENCE_S
 from perpacket.advise import catalogue, journal
+from perpacket.analysis.claim import Verdict
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket_lab import what_if
 from perpacket_lab.analysis import changes
@@ -135,15 +136,15 @@ def test_every_change_of_the_study_is_in_the_catalogue_and_has_a_run_without_it(
 
 
 def test_a_change_is_paired_with_the_unchanged_run_of_its_block(found: Analysis) -> None:
-    rows = {row.point.name: row for one in found.changes for row in one.rows}
+    rows = {row.detail.point.name: row for one in found.changes for row in one.rows}
     known = rows["bulk-nft-rules=200"]
-    assert known.ratio.contains(COSTS["nft-rules=200"])
+    assert known.interval.contains(COSTS["nft-rules=200"])
     # The blocks differ by a factor of 128, the ratios do not.
-    assert known.ratio.high / known.ratio.low < 1.02
-    assert known.verdict == changes.DEARER
-    assert rows["bulk-nothing"].verdict == changes.NOT_DISTINGUISHABLE
-    assert rows["nginx-612-access-log=off"].verdict == changes.CHEAPER
-    assert [layer for layer, _ in rows["nginx-612-access-log=off"].layers] == []
+    assert known.interval.high / known.interval.low < 1.02
+    assert known.verdict == Verdict.HIGHER
+    assert rows["bulk-nothing"].verdict == Verdict.NOT_DISTINGUISHABLE
+    assert rows["nginx-612-access-log=off"].verdict == Verdict.LOWER
+    assert [layer for layer, _ in rows["nginx-612-access-log=off"].detail.layers] == []
     assert known.unit == "KiB"
 
 
@@ -152,10 +153,12 @@ def test_the_intervals_of_a_load_are_corrected_for_the_number_of_its_changes(
 ) -> None:
     alone = next(one for one in found.changes if one.figure.series and len(one.rows) > 1)
     row = alone.rows[0]
-    own = found.estimates.ratio(row.point.name, str(row.point.against), alone.figure.y)
+    own = found.estimates.ratio(
+        row.detail.point.name, str(row.detail.point.against), alone.figure.y
+    )
     assert own is not None
-    assert row.ratio.low < own.low < own.high < row.ratio.high
-    assert row.ratio.confidence == pytest.approx(1 - 0.05 / len(alone.rows))
+    assert row.interval.low < own.low < own.high < row.interval.high
+    assert row.interval.confidence == pytest.approx(1 - 0.05 / len(alone.rows))
 
 
 def test_the_best_are_chosen_from_the_run_and_measured_after_all_others(tmp_path: Path) -> None:
@@ -166,8 +169,8 @@ def test_the_best_are_chosen_from_the_run_and_measured_after_all_others(tmp_path
     assert sum(later) == 2 * len(study.seeds)
     assert runner.chosen == {"nginx-612-best": ("access-log=off", "open-file-cache=on")}
     (together,) = changes.change_sets(study, analyze(study, directory).estimates)[0].rows
-    assert together.applied == ("access-log=off", "open-file-cache=on")
-    assert together.ratio.contains(0.8 * 0.9)
+    assert together.detail.applied == ("access-log=off", "open-file-cache=on")
+    assert together.interval.contains(0.8 * 0.9)
 
 
 def test_a_resumed_study_keeps_the_choice_of_its_earlier_runs(tmp_path: Path) -> None:
@@ -262,7 +265,7 @@ def test_the_findings_report_what_pays_and_where_nothing_does(found: Analysis) -
     values = [finding.value for finding in found.findings.rows]
     assert subjects[0].startswith("access-log=off and open-file-cache=on, 612 B, nginx")
     assert any("none is shown to save" in one and "bulk" in one for one in subjects)
-    assert changes.NOT_DISTINGUISHABLE in values
+    assert Verdict.NOT_DISTINGUISHABLE in values
     assert "not distinguishable from no change" in found.findings.lead
 
 
@@ -400,9 +403,9 @@ def test_a_known_cost_is_found(live: Path) -> None:
     directory = RunDirectory.open(live / "run")
     (one,) = analyze(directory.study(), directory).changes[0].rows
     # Other programs may hide it in the sum, but not in the layer where it is.
-    shifts = dict(one.layers)
+    shifts = dict(one.detail.layers)
     assert shifts["ip"].low > 0
-    assert one.verdict != changes.CHEAPER
+    assert one.verdict != Verdict.LOWER
 
 
 @pytest.mark.full

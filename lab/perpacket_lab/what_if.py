@@ -23,11 +23,12 @@ from perpacket.advise.journal import Session
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Setting
 from perpacket.advise.trial import NOTHING
+from perpacket.analysis.claim import Relation, Verdict, judge
 from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.local import LocalHost
-from perpacket_lab.analysis.changes import BEST, PARAMETER, corrected, is_cheaper
+from perpacket_lab.analysis.changes import BEST, PARAMETER, corrected
 from perpacket_lab.analysis.estimates import IDLE, Estimates
 from perpacket_lab.measure.hosts.network import DEVICE
 from perpacket_lab.measure.plan import validated
@@ -279,7 +280,11 @@ def cheapest(
     ratios = []
     for point in alone:
         ratio = estimates.ratio(point.name, str(point.against), COST)
-        if ratio is not None and is_cheaper(ratio) and split(plans[point.name].changes):
+        if (
+            ratio is not None
+            and judge(ratio, Relation.RATIO) is Verdict.LOWER
+            and split(plans[point.name].changes)
+        ):
             ratios.append((ratio.value, plans[point.name].changes))
     found: dict[str, str] = {}
     for _, text in sorted(ratios):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,7 @@ from perpacket_lab.analysis.effects import Summary
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.findings import Evidence, Findings, findings_of
 from perpacket_lab.analysis.limits import limits_of
-from perpacket_lab.analysis.methods import MethodComparison, headline
+from perpacket_lab.analysis.methods import MethodComparison, headline, with_confidence
 from perpacket_lab.analysis.offload import network_shares
 from perpacket_lab.analysis.published import Comparison
 from perpacket_lab.analysis.published_score import Score
@@ -206,15 +206,7 @@ def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ..
     module, _, function = study.methods.partition(":")
     compare = getattr(import_module(module), function)
     found: tuple[MethodComparison, ...] = tuple(compare(study.points, estimates.rows))
-    confidence = estimates.confidence
-    return tuple(
-        replace(
-            row,
-            first=replace(row.first, confidence=confidence),
-            second=replace(row.second, confidence=confidence),
-        )
-        for row in found
-    )
+    return tuple(with_confidence(row, estimates.confidence) for row in found)
 
 
 def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
@@ -260,7 +252,7 @@ def notes_of(
         facts = testbed if isinstance(testbed, Mapping) else {}
         warnings = [
             *published_rows.warnings_of(comparisons),
-            *((row.scenario, text) for row in methods for text in row.warnings),
+            *((row.subject, text) for row in methods for text in row.detail.warnings),
         ]
         if network := facts.get("network"):
             found.append(f"measured over {network}")

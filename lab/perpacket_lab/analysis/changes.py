@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import Claim, Relation, judge
 from perpacket.analysis.statistics import Interval, mean
 from perpacket_lab.analysis.estimates import Estimates
 
@@ -30,49 +31,35 @@ PACKET_COST: Final = "cost.cpu_ns_per_packet"
 LAYER_COST: Final = "cpu_us_per_unit"
 """The cost of a packet, and of a unit of work in a layer."""
 
-CHEAPER: Final = "cheaper"
-DEARER: Final = "dearer"
-NOT_DISTINGUISHABLE: Final = "not distinguishable"
-
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A point with changes, compared with the same point without them."""
+class TriedChange:
+    """A change that was tried, besides the ratio of its claim."""
 
     point: Point
-    name: str
-    """The point's level along the figure."""
     load: str
     """The level of the figure's series; empty without one."""
+    where: str
+    """The load. If `load` is empty and the changes were chosen, it is the claim's subject."""
     is_chosen: bool
     """Whether the results of other points selected the changes of this point."""
     applied: tuple[str, ...]
     """The changes of the catalogue in the runs of this point."""
-    unit: str
-    """The unit of work: a request or a KiB."""
     before: Interval
     changed: Interval
     """Processor time (us) of a unit of work."""
-    ratio: Interval
-    """Processor time with the change divided by the time without it, paired by block."""
     packet_ratio: Interval | None
-    """The same ratio for the processor time of a packet."""
+    """The ratio of the processor time of a packet."""
     layers: tuple[tuple[str, Interval], ...]
     """Layers whose time per unit is shown to differ, with the difference (us), largest first."""
 
-    @property
-    def where(self) -> str:
-        """The load. If `load` is empty and the changes were chosen, it is the row's name."""
-        return self.load or (self.name if self.is_chosen else "")
 
-    @property
-    def verdict(self) -> str:
-        """Whether the change is shown to make a unit of work cheaper or dearer."""
-        if is_cheaper(self.ratio):
-            return CHEAPER
-        if self.ratio.is_bounded and self.ratio.low > 1:
-            return DEARER
-        return NOT_DISTINGUISHABLE
+Change = Claim[TriedChange]
+"""The processor time of a unit of work with a change, divided by the time without it.
+
+`subject` is the point's level along the figure, `unit` the unit of work: a request or a KiB. The
+ratio is paired by block.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +84,6 @@ def corrected(confidence: float, count: int) -> float:
     return 1 - (1 - confidence) / max(1, count)
 
 
-def is_cheaper(ratio: Interval) -> bool:
-    """Whether a ratio of costs shows that the change saves processor time."""
-    return ratio.is_bounded and ratio.high < 1
-
-
 def _rows(study: Study, figure: Figure, estimates: Estimates) -> Iterable[Change]:
     points = [
         point for point in study.points if point.against is not None and figure.selects(point)
@@ -114,18 +96,29 @@ def _rows(study: Study, figure: Figure, estimates: Estimates) -> Iterable[Change
         if ratio is None or before is None or changed is None:
             continue
         row = next(iter(estimates.rows[point.name].values()))
-        yield Change(
-            point=point,
-            name=str(point.factors.get(figure.x, point.name)),
-            load=str(point.factors.get(figure.series or "", "")),
-            is_chosen=dict(point.overrides).get(PARAMETER) == BEST,
-            applied=tuple(filter(None, str(row.get("changes") or "").split("+"))),
+        name = str(point.factors.get(figure.x, point.name))
+        load = str(point.factors.get(figure.series or "", ""))
+        is_chosen = dict(point.overrides).get(PARAMETER) == BEST
+        yield Claim(
+            subject=name,
+            quantity=figure.y,
             unit=str(row.get("cost.unit", "unit")),
-            before=before,
-            changed=changed,
-            ratio=ratio,
-            packet_ratio=together.ratio(point.name, against, PACKET_COST),
-            layers=tuple(_layers(point.name, against, estimates)),
+            value=ratio,
+            reference=before,
+            relation=Relation.RATIO,
+            verdict=judge(ratio, Relation.RATIO),
+            remark="",
+            detail=TriedChange(
+                point=point,
+                load=load,
+                where=load or (name if is_chosen else ""),
+                is_chosen=is_chosen,
+                applied=tuple(filter(None, str(row.get("changes") or "").split("+"))),
+                before=before,
+                changed=changed,
+                packet_ratio=together.ratio(point.name, against, PACKET_COST),
+                layers=tuple(_layers(point.name, against, estimates)),
+            ),
         )
 
 
@@ -141,6 +134,6 @@ def _layers(point: str, against: str, estimates: Estimates) -> list[tuple[str, I
         pairs = [own[seed] - base[seed] for seed in sorted(own.keys() & base.keys())]
         if len(pairs) > 1:
             shift = mean(pairs, confidence)
-            if not shift.contains(0.0):
+            if judge(shift, Relation.DIFFERENCE).is_shown:
                 found.append((layer, shift))
     return sorted(found, key=lambda one: -abs(one[1].value))

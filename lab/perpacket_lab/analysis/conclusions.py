@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perpacket_lab.analysis.published import MET, MISSED, Comparison, Verdict
+from perpacket.analysis.claim import MET, MISSED, Verdict
+from perpacket_lab.analysis.published import Comparison
 from perpacket_lab.analysis.wording import plural
 
 
@@ -51,18 +52,18 @@ class Conclusion:
 
 def _beside(row: Comparison) -> str:
     """A figure with the value of the run and, if there is one, the published value."""
-    unit = f" {row.published.unit}"
-    value = row.published.value
-    published = "" if value is None else f", published {row.published.text}{unit}"
-    return f"{row.published.statement}: {row.simulated_text}{unit}{published}"
+    unit = f" {row.reference.unit}"
+    value = row.reference.value
+    published = "" if value is None else f", published {row.reference.text}{unit}"
+    return f"{row.reference.statement}: {row.text}{unit}{published}"
 
 
 def conclusions_of(comparisons: Sequence[Comparison]) -> list[Conclusion]:
     """The conclusions of the figures that have runs, in the document's order."""
     found: dict[str, list[Comparison]] = {}
     for row in comparisons:
-        if row.published.conclusion and row.verdict is not Verdict.NOT_SIMULATED:
-            found.setdefault(row.published.conclusion, []).append(row)
+        if row.reference.conclusion and row.verdict is not Verdict.NO_VALUE:
+            found.setdefault(row.reference.conclusion, []).append(row)
     return [Conclusion(text, tuple(rows)) for text, rows in found.items()]
 
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
+from perpacket.analysis.claim import Relation, Verdict, judge
 from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, mean
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis.doubts import doubts_of
@@ -153,7 +154,7 @@ class _Level:
         if len(blocks) < 2:
             return False
         ahead = [self._sign * (own[block] - others[block]) for block in blocks]
-        return mean(ahead, self.confidence).low > 0
+        return judge(mean(ahead, self.confidence), Relation.DIFFERENCE) is Verdict.HIGHER
 
     @property
     def leaders(self) -> set[str]:

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from perpacket.analysis.claim import Claim, Relation, judge
 from perpacket.analysis.factorial import allocate
-from perpacket.analysis.statistics import Interval
 from perpacket.analysis.two_level import Design
 from perpacket_lab.study.designs import MOST_CONFOUNDED, effect_text
 from perpacket_lab.study.point import first_names
 
-
-@dataclass(frozen=True, slots=True)
-class SummaryRow:
-    """One quantity at one point: the mean over its runs, and warnings about them."""
-
-    point: str
-    quantity: str
-    unit: str
-    interval: Interval | None
-    """The interval of the mean; None if no run has the quantity."""
-    warnings: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, object]:
-        """The fields for JSON."""
-        interval = None if self.interval is None else self.interval.as_dict()
-        return asdict(self) | {"interval": interval, "warnings": list(self.warnings)}
+SummaryRow = Claim[tuple[str, ...]]
+"""The mean of one quantity at one point over its runs; the detail are warnings about them."""
 
 
 @dataclass(frozen=True, slots=True)
-class EffectRow:
-    """One effect of a two-level design."""
+class Explained:
+    """The part of an effect in the variation."""
 
-    effect: str
-    interval: Interval
-    """Half the change from the lower to the upper level, in the quantity's unit."""
     share: float | None
     """The share of the variation that the effect explains, 0 to 1; None for the mean."""
     confounded: tuple[str, ...] = ()
@@ -46,10 +29,9 @@ class EffectRow:
         """The simplest of the confounded effects, and the number of the others."""
         return first_names(self.confounded, MOST_CONFOUNDED)
 
-    @property
-    def is_significant(self) -> bool:
-        """Whether the interval excludes zero."""
-        return self.interval.is_bounded and not self.interval.contains(0.0)
+
+EffectRow = Claim[Explained]
+"""One effect of a two-level design: half the change from the lower to the upper level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +44,6 @@ class Effects:
     error_share: float
     """The share that no effect explains, 0 to 1: the spread of replications."""
     replications: int
-
-    def as_dict(self) -> dict[str, object]:
-        """The fields for JSON."""
-        rows = [
-            {
-                "effect": row.effect,
-                "interval": row.interval.as_dict(),
-                "share": row.share,
-                "confounded": list(row.confounded),
-            }
-            for row in self.rows
-        ]
-        return {
-            "quantity": self.quantity,
-            "unit": self.unit,
-            "effects": rows,
-            "error_share": self.error_share,
-            "replications": self.replications,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +71,22 @@ def effects_of(
     found = allocate(design, responses, confidence)
     groups = {group[0]: group[1:] for group in design.confounded()}
     rows = [
-        EffectRow(
-            effect_text(effect),
-            interval,
-            found.shares.get(effect),
-            tuple(effect_text(other) for other in groups[effect]),
+        Claim(
+            subject=effect_text(effect),
+            quantity=quantity,
+            unit=unit,
+            value=interval,
+            reference=None,
+            relation=Relation.DIFFERENCE,
+            verdict=judge(interval, Relation.DIFFERENCE),
+            remark="",
+            detail=Explained(
+                found.shares.get(effect), tuple(effect_text(other) for other in groups[effect])
+            ),
         )
         for effect, interval in found.effects.items()
     ]
-    rows.sort(key=lambda row: -2.0 if row.share is None else -row.share)
+    rows.sort(key=lambda row: -2.0 if row.detail.share is None else -row.detail.share)
     return Effects(quantity, unit, tuple(rows), found.error_share, len(responses[0]))
 
 

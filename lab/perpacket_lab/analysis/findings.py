@@ -23,14 +23,15 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import NOT_DISTINGUISHABLE, Relation, Verdict, judge
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis import relative
-from perpacket_lab.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE, Change, ChangeSet
+from perpacket_lab.analysis.changes import Change, ChangeSet
 from perpacket_lab.analysis.conclusions import conclusions_of, paragraph
 from perpacket_lab.analysis.contests import ContestResult, Crossing
 from perpacket_lab.analysis.effects import Summary
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.methods import Agreement, MethodComparison
+from perpacket_lab.analysis.methods import MethodComparison
 from perpacket_lab.analysis.offload import gain_percent, network_shares
 from perpacket_lab.analysis.published import Comparison
 from perpacket_lab.analysis.terms import Terms, terms_of
@@ -180,9 +181,9 @@ def effects_lead(summary: Summary | None, terms: Terms) -> str:
         return ""
     first = summary.effects[0]
     named = [
-        f"{row.effect} explains {100 * row.share:.0f} %"
+        f"{row.subject} explains {100 * row.detail.share:.0f} %"
         for row in first.rows
-        if row.share is not None and row.is_significant
+        if row.detail.share is not None and row.verdict.is_shown
     ]
     rest = f"the spread of {terms.replications} is {100 * first.error_share:.0f} %"
     if not named:
@@ -190,21 +191,19 @@ def effects_lead(summary: Summary | None, terms: Terms) -> str:
     return f"Of the variation of {first.quantity}, {', '.join(named[:MOST_EFFECTS])}; {rest}."
 
 
-def is_distinguishable(ratio: Interval, no_change: float = 1.0) -> bool:
-    """Whether an interval of a ratio shows a change and its size; true for one run."""
-    if not ratio.is_bounded:
-        return True
-    return not ratio.contains(no_change) and ratio.high <= WIDEST_RATIO * ratio.low
-
-
 def change_text(ratio: Interval) -> tuple[str, str]:
-    """A ratio as a change and its bounds, or `not distinguishable` and the bounds."""
+    """A ratio as a change and its bounds, or `not distinguishable` and the bounds.
+
+    If the interval shows a direction, but is too wide to show a size, the value is the direction.
+    """
     change = ratio.map(gain)
     value, bounds = signed_interval(change)
-    if not is_distinguishable(ratio):
+    verdict = judge(ratio, Relation.RATIO)
+    is_wide = ratio.is_bounded and ratio.high > WIDEST_RATIO * ratio.low
+    if is_wide or verdict is Verdict.NOT_DISTINGUISHABLE:
         if ratio.high >= MANY_TIMES:
             bounds = f"{bounds.partition(',')[0]}, over +{gain(MANY_TIMES):,.0f} %]"
-        return NOT_DISTINGUISHABLE, bounds
+        return str(verdict), bounds
     if ratio.value >= MANY_TIMES:
         bounds = f"[× {ratio.low:,.0f}, × {ratio.high:,.0f}]" if ratio.is_bounded else bounds
         return f"× {ratio.value:,.0f}", bounds
@@ -214,29 +213,37 @@ def change_text(ratio: Interval) -> tuple[str, str]:
 def _change_findings(evidence: Evidence) -> Findings:
     """The best changes together, then for each load the cheapest and the dearest change."""
     together, best, worst = [], [], []
-    counts = dict.fromkeys((CHEAPER, DEARER, NOT_DISTINGUISHABLE), 0)
+    cheaper_count = dearer_count = count = 0
     for one in evidence.changes:
-        chosen = [row for row in one.rows if row.is_chosen and row.applied]
+        chosen = [row for row in one.rows if row.detail.is_chosen and row.detail.applied]
         together += [_change_row(row) for row in chosen]
-        rows = [row for row in one.rows if row.applied and not row.is_chosen]
+        rows = [row for row in one.rows if row.detail.applied and not row.detail.is_chosen]
         if not rows:
             continue
-        for row in rows:
-            counts[row.verdict] += 1
-        dearer = [row for row in rows if row.verdict == DEARER]
-        cheaper = [row for row in rows if row.verdict == CHEAPER]
+        dearer = [row for row in rows if row.verdict is Verdict.HIGHER]
+        cheaper = [row for row in rows if row.verdict is Verdict.LOWER]
+        count += len(rows)
+        cheaper_count += len(cheaper)
+        dearer_count += len(dearer)
         worst += [_change_row(max(dearer, key=ratio_of))] if dearer else []
         if cheaper:
             best.append(_change_row(min(cheaper, key=ratio_of)))
             continue
         subject = f"Of {plural(len(rows), 'change')}, none is shown to save processor time"
-        subject += f": {rows[0].load}" if rows[0].load else ""
+        subject += f": {rows[0].detail.load}" if rows[0].detail.load else ""
         best.append(Finding(NOT_DISTINGUISHABLE, "", subject))
-    loads = len({row.load for one in evidence.changes for row in one.rows if not row.is_chosen})
+    loads = len(
+        {
+            row.detail.load
+            for one in evidence.changes
+            for row in one.rows
+            if not row.detail.is_chosen
+        }
+    )
     lead = (
-        f"{plural(sum(counts.values()), 'trial')} of changes under {plural(loads, 'load')}: in "
-        f"{counts[CHEAPER]} a unit of work became cheaper, in {counts[DEARER]} dearer, and "
-        f"{counts[NOT_DISTINGUISHABLE]} are {NOT_DISTINGUISHABLE} from no change."
+        f"{plural(count, 'trial')} of changes under {plural(loads, 'load')}: in "
+        f"{cheaper_count} a unit of work became cheaper, in {dearer_count} dearer, and "
+        f"{count - cheaper_count - dearer_count} are {NOT_DISTINGUISHABLE} from no change."
     )
     note = (
         "Change in processor time per request, or per KiB in bulk sending, paired by block. With "
@@ -247,21 +254,21 @@ def _change_findings(evidence: Evidence) -> Findings:
 
 def ratio_of(row: Change) -> float:
     """The cost with a change divided by the cost without it."""
-    return row.ratio.value
+    return row.interval.value
 
 
 def _change_row(row: Change) -> Finding:
     """A change with its cost, and the layers that it changes most."""
-    title = " and ".join(row.applied)
+    title = " and ".join(row.detail.applied)
     layers = ", ".join(
         f"{in_words(layer)} {signed(shift.value, 'µs')}"
-        for layer, shift in row.layers[:MOST_LAYERS]
+        for layer, shift in row.detail.layers[:MOST_LAYERS]
     )
     subject = (
-        f"{', '.join(filter(None, (title, row.where)))}: processor time per {row.unit} from "
-        f"{row.before} to {row.changed} µs" + (f"; {layers}" if layers else "")
+        f"{', '.join(filter(None, (title, row.detail.where)))}: processor time per {row.unit} from "
+        f"{row.detail.before} to {row.detail.changed} µs" + (f"; {layers}" if layers else "")
     )
-    return Finding(*change_text(row.ratio), typographic(subject), row.point.name)
+    return Finding(*change_text(row.interval), typographic(subject), row.detail.point.name)
 
 
 def _contest_rows(one: ContestResult) -> Iterator[Finding]:
@@ -293,19 +300,20 @@ def between(crossing: Crossing) -> str:
 def _method_rows(methods: Sequence[MethodComparison]) -> list[Finding]:
     """The largest difference of each question, then the largest others, by question."""
     differing = sorted(
-        (row for row in methods if row.verdict is Agreement.DIFFER),
-        key=lambda row: -abs(row.difference.value) if row.difference else 0.0,
+        (row for row in methods if row.verdict.is_shown),
+        key=lambda row: -abs(row.interval.value),
     )
-    first = {row.question: row for row in reversed(differing)}
-    chosen = [*first.values(), *(row for row in differing if first[row.question] is not row)]
+    first = {row.detail.question: row for row in reversed(differing)}
+    chosen = [*first.values(), *(row for row in differing if first[row.detail.question] is not row)]
     kept = {id(row) for row in chosen[:MOST_METHOD_FINDINGS]}
     return [_method_row(row) for row in methods if id(row) in kept]
 
 
 def _method_row(row: MethodComparison) -> Finding:
-    value, bounds = signed_interval(row.difference, "") if row.difference else ("", "")
-    subject = f"{row.title}, {row.scenario}: {row.second.method} over {row.first.method}"
-    return Finding(value, bounds, subject, "", f"Assumed: {typographic(row.assumption)}")
+    value, bounds = signed_interval(row.interval, "")
+    methods = f"{row.detail.second.method} over {row.detail.first.method}"
+    subject = f"{row.quantity}, {row.subject}: {methods}"
+    return Finding(value, bounds, subject, "", f"Assumed: {typographic(row.remark)}")
 
 
 def gains_of(evidence: Evidence) -> list[tuple[Point, Interval]]:
@@ -364,7 +372,7 @@ def _gain_note(evidence: Evidence, gains: list[tuple[Point, Interval]], shown: i
 
 def _published_gain(point: Point, comparisons: Sequence[Comparison]) -> tuple[str, str] | None:
     """The published gain of a point, stated or computed from published rates, and a remark."""
-    published = [row.published for row in comparisons]
+    published = [row.reference for row in comparisons]
     for figure in published:
         sign = PUBLISHED_GAINS.get(figure.quantity)
         if figure.point == point.name and figure.against == point.against and sign is not None:
@@ -547,8 +555,8 @@ def _relative_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
             f"to {last.point.factors[figure.x]}"
         )
         published = remark = ""
-        if last.published is not None and last.published.published.value is not None:
-            published = f"paper {signed(last.published.published.value)}"
+        if last.published is not None and last.published.reference.value is not None:
+            published = f"paper {signed(last.published.reference.value)}"
             remark = last.published.verdict_text
         found.append(Finding(*change_text(last.ratio), subject, "", published, remark))
     return found
@@ -559,21 +567,21 @@ def published_in(comparisons: Sequence[Comparison], column: str) -> dict[str, Co
     rows = [
         row
         for row in comparisons
-        if row.published.against is None
-        and row.simulated is not None
-        and (quantity := QUANTITIES.get(row.published.quantity)) is not None
+        if row.reference.against is None
+        and row.value is not None
+        and (quantity := QUANTITIES.get(row.reference.quantity)) is not None
         and quantity.column == column
     ]
-    return {row.published.point: row for row in reversed(rows)}
+    return {row.reference.point: row for row in reversed(rows)}
 
 
 def _published_ends(first: Comparison | None, last: Comparison | None) -> tuple[str, str]:
     """The published values at both ends of a line, and whether both were used to calibrate."""
     if first is None or last is None:
         return "", ""
-    text = f"{first.published.text} and {last.published.text}"
-    mark = _calibrated(first.published, last.published)
-    return f"paper {with_unit(text, first.published.unit)}", mark
+    text = f"{first.reference.text} and {last.reference.text}"
+    mark = _calibrated(first.reference, last.reference)
+    return f"paper {with_unit(text, first.reference.unit)}", mark
 
 
 def figure_points(study: Study, figure: Figure) -> list[Point]:

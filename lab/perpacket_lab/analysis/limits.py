@@ -40,7 +40,7 @@ def limits_of(
     """The limits as sentences. Limits that may change a result come first."""
     terms = terms_of(study)
     runs = sum(len(own) for own in estimates.rows.values())
-    warnings = [*((row.scenario, text) for row in methods for text in row.warnings)]
+    warnings = [(row.subject, text) for row in methods for text in row.detail.warnings]
     found = []
     if names := [f"{point} with seed {seed}" for point, seed in unbalanced(estimates.rows)]:
         found.append(f"Packets do not balance, so do not use: {first_names(names)}.")
@@ -65,7 +65,7 @@ def limits_of(
             "them narrower."
         )
     found.append(terms.interval)
-    missing = [row for row in comparisons if row.simulated is None]
+    missing = [row for row in comparisons if row.value is None]
     if missing:
         found.append(f"{plural(len(missing), 'published value')} could not be computed here.")
     return found + [text for text in study.limits if text not in found]

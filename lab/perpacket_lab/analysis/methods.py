@@ -6,40 +6,18 @@ that most likely causes it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 
-from perpacket.analysis.statistics import (
-    DEFAULT_CONFIDENCE,
-    Interval,
-    decimals_for,
-    difference,
-    format_number,
-    mean,
-)
+from perpacket.analysis.claim import Claim, Relation, Verdict, judge
+from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, difference, mean
 from perpacket_lab.analysis.wording import plural
 
 WIDEST_POINTS = 20.0
 """An interval of a difference of percentages wider than this shows no agreement."""
 
-ROUNDING_POINTS = 1e-6
-"""Differences below this come from floating-point rounding alone."""
-
-
-class Agreement(StrEnum):
-    """The verdict on the difference of two methods."""
-
-    AGREE = "agree"
-    """The interval of the difference contains zero."""
-    DIFFER = "differ"
-    """The interval of the difference excludes zero."""
-    TOO_WIDE = "interval too wide"
-    """The interval of the difference contains zero and is wider than `WIDEST_POINTS`."""
-    ONE_RUN = "one run: no interval"
-    LEFT_OUT = "left out"
-    """One of the two methods has no value."""
+AGREEING = frozenset({Verdict.SAME, Verdict.NOT_DISTINGUISHABLE})
+"""The verdicts with which two methods agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +43,11 @@ class MethodValue:
 
 
 @dataclass(frozen=True, slots=True)
-class MethodComparison:
-    """Two methods in one scenario.
-
-    A model and the runs from which it is computed are paired by seed. Otherwise the two methods
-    have two independent samples.
-    """
+class Methods:
+    """Two methods in one scenario."""
 
     question: str
     """The key by which figures select the comparison, such as `share`."""
-    title: str
-    """The number in words."""
-    scenario: str
     level: float
     """The scenario's value on its axis."""
     first: MethodValue
@@ -88,7 +59,11 @@ class MethodComparison:
 
     @property
     def difference(self) -> Interval | None:
-        """`second` minus `first`, in percentage points."""
+        """`second` minus `first`, in percentage points.
+
+        A model and the runs from which it is computed are paired by seed. Otherwise the two methods
+        have two independent samples.
+        """
         first, second = self.first.values, self.second.values
         if not first or not second:
             return None
@@ -99,37 +74,35 @@ class MethodComparison:
             return None
         return mean([second[seed] - first[seed] for seed in seeds], self.first.confidence)
 
-    @property
-    def verdict(self) -> Agreement:
-        """The verdict on the difference."""
-        found = self.difference
-        if found is None:
-            return Agreement.LEFT_OUT
-        if not found.is_bounded:
-            return Agreement.ONE_RUN
-        if not found.contains(0.0) and abs(found.value) > ROUNDING_POINTS:
-            return Agreement.DIFFER
-        return Agreement.TOO_WIDE if found.high - found.low > WIDEST_POINTS else Agreement.AGREE
 
-    @property
-    def assumption(self) -> str:
-        """The likely cause where the methods differ; else empty."""
-        return self.likely_cause if self.verdict is Agreement.DIFFER else ""
+MethodComparison = Claim[Methods]
+"""The difference of two methods in percentage points. `subject` is the scenario, `quantity` the
+number in words, and `remark` the likely cause if the methods differ."""
 
-    @property
-    def verdict_text(self) -> str:
-        """`agree`, or `differ by -3.2 points`."""
-        if self.verdict is not Agreement.DIFFER or self.difference is None:
-            return str(self.verdict)
-        size = abs(self.difference.value)
-        sign = "+" if self.difference.value > 0 else "-"
-        return f"{self.verdict} by {sign}{format_number(size, decimals_for(size))} points"
+
+def compare(title: str, scenario: str, methods: Methods) -> MethodComparison:
+    """Two methods in one scenario."""
+    found = methods.difference
+    verdict = judge(found, Relation.DIFFERENCE, widest=WIDEST_POINTS)
+    remark = methods.likely_cause if verdict.is_shown else ""
+    reference = methods.first.interval
+    return Claim(
+        scenario, title, "points", found, reference, Relation.DIFFERENCE, verdict, remark, methods
+    )
+
+
+def with_confidence(row: MethodComparison, confidence: float) -> MethodComparison:
+    """The same comparison with intervals of another confidence."""
+    first, second = (
+        replace(value, confidence=confidence) for value in (row.detail.first, row.detail.second)
+    )
+    return compare(row.quantity, row.subject, replace(row.detail, first=first, second=second))
 
 
 def headline(rows: Sequence[MethodComparison]) -> str:
     """One sentence on how many pairs of methods agree."""
-    count = Counter(row.verdict for row in rows)
-    agree, differ = count[Agreement.AGREE], count[Agreement.DIFFER]
+    agree = sum(row.verdict in AGREEING for row in rows)
+    differ = sum(row.verdict.is_shown for row in rows)
     rest = len(rows) - agree - differ
     text = f"Of {plural(len(rows), 'pair')} of methods, {agree} agree and {differ} differ"
     return f"{text}; {rest} are undecided." if rest else f"{text}."

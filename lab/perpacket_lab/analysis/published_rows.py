@@ -13,7 +13,7 @@ from perpacket_lab.analysis.doubts import (
     replication_warnings,
 )
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, judge
+from perpacket_lab.analysis.published import Comparison, compare
 from perpacket_lab.study.point import first_names
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import QUANTITIES, Quantity
@@ -47,7 +47,7 @@ def compare_figure(study: Study, published: Published, estimates: Estimates) -> 
         *doubt_warnings(own),
     ]
     configuration = study.point(published.point).configuration
-    return judge(published, configuration, interval, tuple(warnings), quantity.title)
+    return compare(published, configuration, interval, tuple(warnings), quantity.title)
 
 
 def estimate(
@@ -97,4 +97,4 @@ def bounded(study: Study, estimates: Estimates, name: str, baseline: str) -> dic
 
 def warnings_of(comparisons: Sequence[Comparison]) -> list[tuple[str, str]]:
     """Each comparison's warnings with its point."""
-    return [(row.published.point, text) for row in comparisons for text in row.warnings]
+    return [(row.reference.point, text) for row in comparisons for text in row.warnings]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from perpacket_lab.analysis.published import MET, MISSED, Verdict
+from perpacket.analysis.claim import MET, MISSED, Verdict
 from perpacket_lab.analysis.terms import SIMULATED, Terms
 from perpacket_lab.analysis.wording import plural, signed
 
@@ -40,7 +40,7 @@ def scores(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> list[
     found = []
     for calibration, label in groups:
         rows = [
-            row for row in comparisons if row.published.calibration is calibration and row.is_judged
+            row for row in comparisons if row.reference.calibration is calibration and row.is_judged
         ]
         if rows:
             agreeing = sum(row.verdict in MET for row in rows)
@@ -53,11 +53,11 @@ def _typical_distance(rows: Sequence[Comparison]) -> str:
     parts = []
     for unit, text in (("%", "%"), ("points", "points")):
         distances = [
-            abs(row.difference)
+            abs(row.detail.size)
             for row in rows
-            if row.difference_unit == unit
-            and row.difference is not None
-            and row.published.judged == "value"
+            if row.detail.unit == unit
+            and row.detail.size is not None
+            and row.reference.judged == "value"
         ]
         if distances:
             parts.append(signed(median(distances), text).lstrip("+"))
@@ -74,7 +74,7 @@ def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
     return sorted(
         missed,
         key=lambda row: (
-            row.published.calibration,
+            row.reference.calibration,
             row.verdict is not Verdict.OPPOSITE,
             -_distance(row),
         ),
@@ -83,21 +83,21 @@ def disagreements(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 def _distance(row: Comparison) -> float:
     """The distance to the published value, in per cent of it."""
-    published = row.published
+    published = row.reference
     nearest = published.value if published.value is not None else published.maximum
     nearest = nearest if nearest is not None else published.minimum
-    if row.simulated is None or nearest is None:
+    if row.value is None or nearest is None:
         return 0.0
     if published.unit.startswith("%"):
-        return abs(row.difference or 0.0)
-    return 100 * abs(row.simulated.value - nearest) / (abs(nearest) or 1.0)
+        return abs(row.detail.size or 0.0)
+    return 100 * abs(row.value.value - nearest) / (abs(nearest) or 1.0)
 
 
 def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str:
     """One sentence on how many published values agree."""
     if not terms.is_calibrated:
         return _shape_headline(comparisons)
-    held_out = [row for row in comparisons if not row.published.calibration and row.is_judged]
+    held_out = [row for row in comparisons if not row.reference.calibration and row.is_judged]
     if not comparisons:
         return "This run is compared with no published value."
     if not held_out:
@@ -122,13 +122,13 @@ def _shape_headline(comparisons: Sequence[Comparison]) -> str:
         ("direction", "published change", ""),
         ("value", "published share or order", "published shares and orders"),
     ):
-        of_kind = [row for row in rows if row.published.judged == judged]
+        of_kind = [row for row in rows if row.reference.judged == judged]
         if of_kind:
             agreeing = sum(row.verdict in MET for row in of_kind)
             agree = "agrees" if agreeing == 1 else "agree"
             direction = " in direction" if judged == "direction" else ""
             parts.append(f"{agreeing} of {plural(len(of_kind), noun, many)} {agree}{direction}")
-    undecided = sum(row.verdict in (Verdict.UNDECIDED, Verdict.TOO_WIDE) for row in rows)
+    undecided = sum(row.verdict in (Verdict.NOT_DISTINGUISHABLE, Verdict.TOO_WIDE) for row in rows)
     if undecided:
         parts.append(f"the intervals of {undecided} are too wide")
     return f"{'; '.join(parts)}."

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from perpacket.analysis.statistics import mean
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, judge
+from perpacket_lab.analysis.published import Comparison, compare
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket_lab.study.study import Study
@@ -82,7 +82,7 @@ def compare_order(study: Study, row: Published, estimates: Estimates) -> Compari
     )
     interval = mean(taus, estimates.confidence).within(-1.0, 1.0) if taus else None
     title = QUANTITIES[row.quantity].title
-    return judge(published, study.point(row.point).configuration, interval, title=title)
+    return compare(published, study.point(row.point).configuration, interval, title=title)
 
 
 def values_of(row: Row, order: str) -> dict[str, float]:

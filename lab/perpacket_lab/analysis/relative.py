@@ -85,7 +85,7 @@ def published_start(
     names = {point.name for point in points}
     changes = {f"{name} increase" for name in figure.y.split(",")}
     for row in comparisons:
-        stated = row.published
+        stated = row.reference
         if stated.quantity in changes and {stated.point, stated.against} <= names:
             return stated.against or ""
     return ""
@@ -96,7 +96,7 @@ def published_change(
 ) -> Comparison | None:
     """The published change of a quantity from the first level to a point."""
     for row in comparisons:
-        stated = row.published
+        stated = row.reference
         if (stated.quantity, stated.point, stated.against) == (f"{name} increase", point, first):
             return row
     return None

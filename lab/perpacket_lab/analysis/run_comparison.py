@@ -13,7 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perpacket.analysis.ratios import Ratio, Rule, RuleResult
+from perpacket.analysis.claim import Claim, Pair, ratio_claim
+from perpacket.analysis.ratios import Rule, RuleResult
 from perpacket.analysis.statistics import (
     DEFAULT_CONFIDENCE,
     StatisticsError,
@@ -46,7 +47,7 @@ class RunComparison:
     first: str
     second: str
     """The directories of the runs."""
-    ratios: tuple[Ratio, ...]
+    ratios: tuple[Claim[Pair], ...]
     remarks: tuple[str, ...]
     rules: tuple[RuleResult, ...] = ()
     confidence: float = DEFAULT_CONFIDENCE
@@ -60,7 +61,7 @@ class Sides:
     confidence: float
     in_time_order: bool
 
-    def ratio(self, point: str, name: str) -> Ratio | None:
+    def ratio(self, point: str, name: str) -> Claim[Pair] | None:
         """The ratio of one quantity at one point; None if either run lacks the quantity."""
         value = quantity(name).value
         first, second = (
@@ -83,7 +84,7 @@ class Sides:
             )
         except StatisticsError:
             interval = None
-        return Ratio(point, name, means[0], means[1], interval, bool(seeds))
+        return ratio_claim(point, name, interval, Pair(means[0], means[1], bool(seeds)))
 
     def has(self, point: str, name: str) -> bool:
         """Whether any run of a point has a quantity, on either side."""
@@ -152,7 +153,7 @@ def chosen_names(
 
 
 def _applied(
-    rule: Rule, ratios: Sequence[Ratio], points: Sequence[str], sides: Sides
+    rule: Rule, ratios: Sequence[Claim[Pair]], points: Sequence[str], sides: Sides
 ) -> RuleResult:
     """A rule applied to the ratios of its quantity."""
     own = [ratio for ratio in ratios if ratio.quantity == rule.quantity]
@@ -171,7 +172,7 @@ def _is_unjudged(point: str, name: str, sides: Sides) -> bool:
     if both and not sides.has(point, name):
         return False
     ratio = sides.ratio(point, name) if both else None
-    return ratio is None or ratio.interval is None
+    return ratio is None or ratio.value is None
 
 
 def known_names(rows: Sequence[Row]) -> list[str]:
@@ -189,7 +190,7 @@ def _remarks(
     second: RunDirectory,
     sides: Sides,
     common: list[str],
-    ratios: list[Ratio],
+    ratios: list[Claim[Pair]],
 ) -> list[str]:
     """The points that were not compared, and the expected number of differences by chance."""
     found = []
@@ -200,11 +201,9 @@ def _remarks(
     versions = [each.configuration.perpacket for each in (first, second)]
     if versions[0] != versions[1]:
         found.append(f"begun by perpacket {versions[0]} and by {versions[1]}")
-    if any(not ratio.paired for ratio in ratios):
+    if any(not ratio.detail.paired for ratio in ratios):
         found.append("no common seeds at some points: those are compared as two samples")
-    bounded = [
-        ratio for ratio in ratios if ratio.interval is not None and ratio.interval.is_bounded
-    ]
+    bounded = [ratio for ratio in ratios if ratio.value is not None and ratio.value.is_bounded]
     by_chance = (1 - sides.confidence) * len(bounded)
     if by_chance >= 1:
         found.append(

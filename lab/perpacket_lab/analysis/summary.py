@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perpacket.analysis.claim import Claim, Relation, Verdict
 from perpacket.analysis.statistics import StatisticsError, unranked
 from perpacket_lab.analysis.doubts import (
     balance_warnings,
@@ -12,7 +13,13 @@ from perpacket_lab.analysis.doubts import (
     doubt_warnings,
     replication_warnings,
 )
-from perpacket_lab.analysis.effects import Effects, Summary, SummaryRow, effects_of, paired_values
+from perpacket_lab.analysis.effects import (
+    Effects,
+    Summary,
+    SummaryRow,
+    effects_of,
+    paired_values,
+)
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.run import stopping
 from perpacket_lab.run.directory import RunDirectory
@@ -51,13 +58,24 @@ def _rows(study: Study, estimates: Estimates) -> Iterator[SummaryRow]:
             if number == 0:  # these warnings concern the runs, so one row of a point has them
                 warnings += [*balance_warnings(own), *doubt_warnings(own)]
             interval = estimates.mean(point.name, entry)
-            yield SummaryRow(point.name, name, entry.unit, interval, tuple(warnings))
+            verdict = Verdict.NO_VALUE if interval is None else Verdict.NOT_JUDGED
+            yield Claim(
+                subject=point.name,
+                quantity=name,
+                unit=entry.unit,
+                value=interval,
+                reference=None,
+                relation=Relation.ITSELF,
+                verdict=verdict,
+                remark="; ".join(warnings),
+                detail=tuple(warnings),
+            )
 
 
 def _remarks_of_rows(rows: tuple[SummaryRow, ...]) -> list[str]:
     """Each warning once, with its points."""
-    warnings = [(row.point, text) for row in rows for text in row.warnings]
-    warnings += [(row.point, f"no run has {row.quantity}") for row in rows if row.interval is None]
+    warnings = [(row.subject, text) for row in rows for text in row.detail]
+    warnings += [(row.subject, f"no run has {row.quantity}") for row in rows if row.value is None]
     return [f"{', '.join(points)}: {text}" for text, points in by_point(warnings).items()]
 
 
@@ -66,9 +84,9 @@ def _overlaps(rows: tuple[SummaryRow, ...]) -> list[str]:
     found = []
     for name in dict.fromkeys(row.quantity for row in rows):
         intervals = {
-            row.point: row.interval
+            row.subject: row.value
             for row in rows
-            if row.quantity == name and row.interval is not None and row.interval.is_bounded
+            if row.quantity == name and row.value is not None and row.value.is_bounded
         }
         found += [
             f"neighbouring intervals of {name} overlap, so the order is not shown: "

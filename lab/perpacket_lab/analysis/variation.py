@@ -14,7 +14,7 @@ from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, mean
 from perpacket.analysis.two_level import Design
 from perpacket_lab.analysis.doubts import DOUBTS
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, judge
+from perpacket_lab.analysis.published import Comparison, compare
 from perpacket_lab.study.designs import TwoLevelDesign
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import QUANTITIES, Rows
@@ -33,7 +33,7 @@ def compare_share(study: Study, row: Published, estimates: Estimates) -> Compari
     title = f"Variation by {part}: {QUANTITIES[f'stream.{response}'].title.lower()}"
     share = shares(study.design, estimates, response).get(part) if study.design else None
     configuration = study.point(row.point).configuration
-    return judge(row, configuration, share, doubts(estimates.rows), title)
+    return compare(row, configuration, share, doubts(estimates.rows), title)
 
 
 def doubts(rows: Rows) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def cell(point: str, quantity: str, analysis: Analysis) -> Cell:
     simulated = None
     if not (chosen.paired and point == baseline):
         simulated, _ = estimate(analysis.estimates, chosen, point, baseline)
-    figures = [row.published for row in analysis.comparisons]
+    figures = [row.reference for row in analysis.comparisons]
     for stated in figures:
         if stated.point == point and stated.against in (None, baseline):
             value = stated_as(stated, quantity)
@@ -155,7 +155,7 @@ def stated_as(stated: Published, quantity: str) -> float | None:
 def notes(analysis: Analysis) -> list[str]:
     """Doubts about the run's numbers."""
     warnings = {
-        f"{row.configuration}, {row.title.lower()}: {warning}"
+        f"{row.configuration}, {row.quantity.lower()}: {warning}"
         for row in analysis.comparisons
         for warning in row.warnings
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import NOT_DISTINGUISHABLE, Verdict
 from perpacket.show.text_table import TextTable
-from perpacket_lab.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE
 from perpacket_lab.analysis.wording import in_words, typographic
 from perpacket_lab.show.tables import Cell, Table, interval_cell
 
@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.changes import Change, ChangeSet
 
-SIGNS: Final = {CHEAPER: "<", DEARER: ">", NOT_DISTINGUISHABLE: "="}
-"""The verdicts in a narrow column of text."""
+WORDS: Final = {
+    Verdict.LOWER: ("cheaper", "<", "verdict-agrees"),
+    Verdict.HIGHER: ("dearer", ">", "verdict-outside"),
+}
+OPEN: Final = (NOT_DISTINGUISHABLE, "=", "verdict-not-simulated")
+"""The verdicts as a word, as a sign in a narrow column, and as a class of the style sheet."""
 
 ONE_LOAD: Final = "ratio"
 """The column of a study without a factor for its loads."""
@@ -35,15 +39,15 @@ def published(name: str) -> tuple[str, str]:
 
 def matrix(analysis: Analysis) -> tuple[list[str], list[str], dict[tuple[str, str], Change]]:
     """The loads, the changes, and the result of each pair that was tried."""
-    rows = [row for one in analysis.changes for row in one.rows if not row.is_chosen]
-    loads = list(dict.fromkeys(row.load or ONE_LOAD for row in rows))
-    names = list(dict.fromkeys(row.name for row in rows))
-    return loads, names, {(row.name, row.load or ONE_LOAD): row for row in rows}
+    rows = [row for one in analysis.changes for row in one.rows if not row.detail.is_chosen]
+    loads = list(dict.fromkeys(row.detail.load or ONE_LOAD for row in rows))
+    names = list(dict.fromkeys(row.subject for row in rows))
+    return loads, names, {(row.subject, row.detail.load or ONE_LOAD): row for row in rows}
 
 
 def together(analysis: Analysis) -> list[Change]:
     """The results of several changes at once, a row for each load."""
-    return [row for one in analysis.changes for row in one.rows if row.is_chosen]
+    return [row for one in analysis.changes for row in one.rows if row.detail.is_chosen]
 
 
 def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
@@ -65,10 +69,10 @@ def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
         headings = ("load", "changes", "us a unit, before", "us a unit, together", "ratio")
         rows = tuple(
             (
-                row.name,
-                ", ".join(row.applied) or NOTHING_CHOSEN,
-                str(row.before),
-                str(row.changed),
+                row.subject,
+                ", ".join(row.detail.applied) or NOTHING_CHOSEN,
+                str(row.detail.before),
+                str(row.detail.changed),
                 _ratio_text(row),
             )
             for row in whole
@@ -79,7 +83,7 @@ def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
 
 
 def _ratio_text(row: Change | None) -> str:
-    return "" if row is None else f"{row.ratio} {SIGNS[row.verdict]}"
+    return "" if row is None else f"{row.interval} {word_of(row)[1]}"
 
 
 def tables_of(analysis: Analysis) -> list[Table]:
@@ -115,10 +119,10 @@ def tables_of(analysis: Analysis) -> list[Table]:
                 numeric=(False, False, True, True, True, False),
                 rows=tuple(
                     (
-                        Cell(row.name),
-                        Cell(", ".join(row.applied) or NOTHING_CHOSEN, css="name"),
-                        interval_cell(row.before),
-                        interval_cell(row.changed),
+                        Cell(row.subject),
+                        Cell(", ".join(row.detail.applied) or NOTHING_CHOSEN, css="name"),
+                        interval_cell(row.detail.before),
+                        interval_cell(row.detail.changed),
                         _ratio_cell(row),
                         Cell(layers_text(row)),
                     )
@@ -139,11 +143,11 @@ def figure_table(found: ChangeSet) -> Table:
         numeric=(False, True, True, False, False),
         rows=tuple(
             (
-                Cell(row.name, css="name"),
+                Cell(row.subject, css="name"),
                 _ratio_cell(row),
-                interval_cell(row.packet_ratio),
+                interval_cell(row.detail.packet_ratio),
                 Cell(layers_text(row)),
-                Cell(*published(row.name)),
+                Cell(*published(row.subject)),
             )
             for row in found.rows
         ),
@@ -153,38 +157,42 @@ def figure_table(found: ChangeSet) -> Table:
 def _ratio_cell(row: Change | None) -> Cell:
     if row is None:
         return Cell("")
-    cell = interval_cell(row.ratio)
+    cell = interval_cell(row.interval)
     bounds = cell.remark.replace(" ", "\N{NO-BREAK SPACE}")
-    return Cell(cell.text, f"{bounds} {row.verdict}", cell.sort, f"verdict-{_css(row)}")
+    word, _, css = word_of(row)
+    return Cell(cell.text, f"{bounds} {word}", cell.sort, css)
 
 
-def _css(row: Change) -> str:
-    words = {CHEAPER: "agrees", DEARER: "outside", NOT_DISTINGUISHABLE: "not-simulated"}
-    return words[row.verdict]
+def word_of(row: Change) -> tuple[str, str, str]:
+    """The verdict on a change, as in `WORDS`."""
+    return WORDS.get(row.verdict, OPEN)
 
 
 def layers_text(row: Change) -> str:
     """The layers whose time per unit is shown to differ, as `TCP -1.2 [-1.8, -0.6]`."""
-    return "; ".join(f"{in_words(layer)} {typographic(str(shift))}" for layer, shift in row.layers)
+    return "; ".join(
+        f"{in_words(layer)} {typographic(str(shift))}" for layer, shift in row.detail.layers
+    )
 
 
 def documents(found: ChangeSet) -> Iterator[dict[str, object]]:
     """The rows of a figure for JSON."""
     for row in found.rows:
-        figure, title = published(row.name)
+        figure, title = published(row.subject)
+        packet_ratio = row.detail.packet_ratio
         yield {
-            "point": row.point.name,
-            "against": row.point.against,
-            "load": row.where or None,
-            "applied": list(row.applied),
+            "point": row.detail.point.name,
+            "against": row.detail.point.against,
+            "load": row.detail.where or None,
+            "applied": list(row.detail.applied),
             "unit": row.unit,
-            "before_us": row.before.as_dict(),
-            "changed_us": row.changed.as_dict(),
-            "ratio": row.ratio.as_dict(),
-            "packet_ratio": None if row.packet_ratio is None else row.packet_ratio.as_dict(),
-            "verdict": row.verdict,
+            "before_us": row.detail.before.as_dict(),
+            "changed_us": row.detail.changed.as_dict(),
+            "ratio": row.interval.as_dict(),
+            "packet_ratio": None if packet_ratio is None else packet_ratio.as_dict(),
+            "verdict": word_of(row)[0],
             "layers": [
-                {"layer": layer, "change_us": shift.as_dict()} for layer, shift in row.layers
+                {"layer": layer, "change_us": shift.as_dict()} for layer, shift in row.detail.layers
             ],
             "published": {"figure": figure or None, "source": title or None},
         }

@@ -7,7 +7,10 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import Verdict
+from perpacket.analysis.ratios import ratio_fields
 from perpacket_lab.show import changes
+from perpacket_lab.show.result_tables import method_verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from perpacket.analysis.ratios import RuleResult
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.contests import ContestResult
+    from perpacket_lab.analysis.effects import Effects, SummaryRow
     from perpacket_lab.analysis.methods import MethodComparison, MethodValue
     from perpacket_lab.analysis.published import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 
 KEYS: Final = "document_keys.toml"
 """The file with the keys of these documents, from which docs/reference/documents.md is made."""
+
+NOT_SIMULATED: Final = "not simulated"
+"""The verdict on a published value that the run does not have, in any kind of run."""
 
 SCHEMA: Final = 1
 """Version of the documents that the verbs of `perpacket study` print."""
@@ -50,8 +57,8 @@ def analysis(found: Analysis, report: Path) -> dict[str, object]:
         own = found.terms.adjective
         content["comparisons"] = [comparison(row, own) for row in found.comparisons]
     else:
-        content["results"] = [row.as_dict() for row in found.summary.rows]
-        content["effects"] = [each.as_dict() for each in found.summary.effects]
+        content["results"] = [summary_row(row) for row in found.summary.rows]
+        content["effects"] = [effects(each) for each in found.summary.effects]
         content["remarks"] = list(found.summary.remarks)
     if found.conclusions:
         own = found.terms.adjective
@@ -100,7 +107,7 @@ def comparison(row: Comparison, own: str) -> dict[str, object]:
 
     `own` is this key.
     """
-    published = row.published
+    published = row.reference
     return {
         "figure": published.figure,
         "where": published.where,
@@ -110,12 +117,43 @@ def comparison(row: Comparison, own: str) -> dict[str, object]:
         "quantity": published.quantity,
         "unit": published.unit,
         "published": {"value": published.value, "min": published.minimum, "max": published.maximum},
-        own: None if row.simulated is None else row.simulated.as_dict(),
+        own: None if row.value is None else row.value.as_dict(),
         "calibration": published.calibration,
-        "verdict": str(row.verdict),
-        "difference": row.difference,
-        "difference_unit": row.difference_unit,
+        "verdict": NOT_SIMULATED if row.verdict is Verdict.NO_VALUE else str(row.verdict),
+        "difference": row.detail.size,
+        "difference_unit": row.detail.unit,
         "warnings": list(row.warnings),
+    }
+
+
+def summary_row(row: SummaryRow) -> dict[str, object]:
+    """The mean of a quantity at a point."""
+    return {
+        "point": row.subject,
+        "quantity": row.quantity,
+        "unit": row.unit,
+        "interval": None if row.value is None else row.value.as_dict(),
+        "warnings": list(row.detail),
+    }
+
+
+def effects(found: Effects) -> dict[str, object]:
+    """The effects of all factors on one quantity."""
+    rows = [
+        {
+            "effect": row.subject,
+            "interval": row.interval.as_dict(),
+            "share": row.detail.share,
+            "confounded": list(row.detail.confounded),
+        }
+        for row in found.rows
+    ]
+    return {
+        "quantity": found.quantity,
+        "unit": found.unit,
+        "effects": rows,
+        "error_share": found.error_share,
+        "replications": found.replications,
     }
 
 
@@ -157,17 +195,17 @@ def contest(one: ContestResult) -> dict[str, object]:
 def method_comparison(row: MethodComparison) -> dict[str, object]:
     """Two methods for one number, in per cent; the difference is in percentage points."""
     return {
-        "question": row.question,
-        "title": row.title,
-        "scenario": row.scenario,
-        "level": row.level,
+        "question": row.detail.question,
+        "title": row.quantity,
+        "scenario": row.subject,
+        "level": row.detail.level,
         "unit": "%",
-        "first": _method(row.first),
-        "second": _method(row.second),
-        "difference": None if row.difference is None else row.difference.as_dict(),
-        "verdict": str(row.verdict),
-        "assumption": row.assumption or None,
-        "warnings": list(row.warnings),
+        "first": _method(row.detail.first),
+        "second": _method(row.detail.second),
+        "difference": None if row.value is None else row.value.as_dict(),
+        "verdict": method_verdict(row),
+        "assumption": row.remark or None,
+        "warnings": list(row.detail.warnings),
     }
 
 
@@ -186,7 +224,7 @@ def run_comparison(compared: RunComparison) -> dict[str, object]:
         "schema": SCHEMA,
         "first": compared.first,
         "second": compared.second,
-        "ratios": [ratio.as_dict() for ratio in compared.ratios],
+        "ratios": [ratio_fields(ratio) for ratio in compared.ratios],
         "remarks": list(compared.remarks),
         "rules": [_rule(one) for one in compared.rules],
     }
@@ -195,7 +233,7 @@ def run_comparison(compared: RunComparison) -> dict[str, object]:
 def _rule(one: RuleResult) -> dict[str, object]:
     return {
         "rule": str(one.rule),
-        "broken_at": [ratio.point for ratio in one.broken],
-        "certain_at": [ratio.point for ratio in one.certain],
+        "broken_at": [ratio.subject for ratio in one.broken],
+        "certain_at": [ratio.subject for ratio in one.certain],
         "unjudged_at": list(one.unjudged),
     }

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import MET
 from perpacket.whole_file import write_whole
-from perpacket_lab.analysis.published import MET
 from perpacket_lab.analysis.wording import plural
 from perpacket_lab.show import terminal
 from perpacket_lab.study.published_file import places_in
@@ -91,7 +91,7 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
     named = {place.name: place for place in analysis.study.places}
     rows: dict[str, list[Comparison]] = {name: [] for name in named}
     for row in analysis.comparisons:
-        rows.setdefault(places_in(row.published.where)[0], []).append(row)
+        rows.setdefault(places_in(row.reference.where)[0], []).append(row)
     in_order = sorted(rows, key=rank)
     if named:
         yield from table(
@@ -119,7 +119,7 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
         for title in place.charts if place is not None else ():
             if title in drawn:
                 yield from chart_lines(figures[title], file, drawn[title])
-    if any(row.published.calibration for row in analysis.comparisons):
+    if any(row.reference.calibration for row in analysis.comparisons):
         yield "c: a value that parameters were fitted to.\n"
 
 
@@ -152,12 +152,12 @@ def compared(analysis: Analysis, rows: Sequence[Comparison]) -> Iterator[str]:
         ("published result", "where", "unit", "published", terms.adjective, "verdict"),
         (
             (
-                row.published.statement or terminal.quantity_text(row),
-                row.configuration if names.count(row.configuration) == 1 else row.published.point,
-                row.published.unit,
-                row.published.text + (" c" if row.published.calibration else ""),
-                row.simulated_text,
-                row.verdict_text if row.simulated is not None else terms.no_value,
+                row.reference.statement or terminal.quantity_text(row),
+                row.configuration if names.count(row.configuration) == 1 else row.reference.point,
+                row.reference.unit,
+                row.reference.text + (" c" if row.reference.calibration else ""),
+                row.text,
+                row.verdict_text if row.value is not None else terms.no_value,
             )
             for row in rows
         ),

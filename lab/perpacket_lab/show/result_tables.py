@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import Verdict
+from perpacket.analysis.statistics import decimals_for, format_number
 from perpacket_lab.analysis.findings import NO_LEADER, between
-from perpacket_lab.analysis.methods import Agreement
 from perpacket_lab.analysis.wording import number, plural, signed_interval, typographic, with_unit
-from perpacket_lab.show.tables import Cell, Table, interval_cell, percent_text
+from perpacket_lab.show.tables import Cell, Table, interval_cell, percent_text, sign_of
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 NO_CROSSING: Final = "no change of the winner is shown"
 
-AGREEMENT_CLASSES: Final = {
-    Agreement.AGREE: ("\N{CHECK MARK}", "verdict-agrees"),
-    Agreement.DIFFER: ("\N{NOT EQUAL TO}", "verdict-differs"),
+METHOD_WORDS: Final = {
+    Verdict.TOO_WIDE: str(Verdict.TOO_WIDE),
+    Verdict.NO_INTERVAL: "one run: no interval",
+    Verdict.NO_VALUE: "left out",
 }
-UNDECIDED: Final = ("\N{EN DASH}", "verdict-not-simulated")
-"""The sign and the CSS class of each verdict: two methods agree, differ, or are undecided."""
+"""The verdicts on methods that neither agree nor differ."""
 
 
 def contest_tables(contests: Sequence[ContestResult]) -> list[Table]:
@@ -111,19 +112,35 @@ def method_table(analysis: Analysis) -> Table | None:
 
 
 def _method_row(row: MethodComparison) -> tuple[Cell, ...]:
-    sign, css = AGREEMENT_CLASSES.get(row.verdict, UNDECIDED)
-    value, bounds = signed_interval(row.difference, "") if row.difference else ("\N{EN DASH}", "")
-    assumption = f"assumed: {typographic(row.assumption)}" if row.assumption else ""
+    words = {"agree": Verdict.AGREES, "differ": Verdict.DIFFERS}
+    sign, css = sign_of(words.get(method_verdict(row), Verdict.NOT_JUDGED))
+    value, bounds = signed_interval(row.value, "") if row.value else ("\N{EN DASH}", "")
+    assumption = f"assumed: {typographic(row.remark)}" if row.remark else ""
     return (
-        Cell(row.scenario),
-        Cell(row.title),
-        Cell(row.first.method),
-        _method_value(row.first),
-        Cell(row.second.method),
-        _method_value(row.second),
-        Cell(value, bounds, row.difference.value if row.difference else None),
-        Cell(f"{sign} {typographic(row.verdict_text)}", assumption, css=css),
+        Cell(row.subject),
+        Cell(row.quantity),
+        Cell(row.detail.first.method),
+        _method_value(row.detail.first),
+        Cell(row.detail.second.method),
+        _method_value(row.detail.second),
+        Cell(value, bounds, row.value.value if row.value else None),
+        Cell(f"{sign} {typographic(method_verdict_text(row))}", assumption, css=css),
     )
+
+
+def method_verdict(row: MethodComparison) -> str:
+    """`agree`, `differ`, or why neither is shown."""
+    return METHOD_WORDS.get(row.verdict) or ("differ" if row.verdict.is_shown else "agree")
+
+
+def method_verdict_text(row: MethodComparison) -> str:
+    """`agree`, or `differ by -3.2 points`."""
+    word = method_verdict(row)
+    if not row.verdict.is_shown:
+        return word
+    size = abs(row.interval.value)
+    sign = "+" if row.interval.value > 0 else "-"
+    return f"{word} by {sign}{format_number(size, decimals_for(size))} {row.unit}"
 
 
 def _method_value(value: MethodValue) -> Cell:
@@ -153,11 +170,11 @@ def _summary_table(rows: tuple[SummaryRow, ...], percent: str) -> Table:
         numeric=(False, False, True, False, True),
         rows=tuple(
             (
-                Cell(row.point, remark="; ".join(row.warnings), css="name"),
+                Cell(row.subject, remark=row.remark, css="name"),
                 Cell(row.quantity, css="quantity"),
-                interval_cell(row.interval),
+                interval_cell(row.value),
                 Cell(row.unit),
-                Cell("0" if row.interval is None else str(row.interval.n)),
+                Cell("0" if row.value is None else str(row.value.n)),
             )
             for row in rows
         ),
@@ -165,7 +182,7 @@ def _summary_table(rows: tuple[SummaryRow, ...], percent: str) -> Table:
 
 
 def _effects_table(effects: Effects, number: int, percent: str, terms: Terms) -> Table:
-    is_part = any(row.confounded for row in effects.rows)
+    is_part = any(row.detail.confounded for row in effects.rows)
     columns = ("Effect", "Value", "Of the variation (%)", "Interval excludes zero")
     shown = (*columns, "Confounded with") if is_part else columns
     rows = [_effect_row(row) for row in effects.rows]
@@ -184,13 +201,13 @@ def _effects_table(effects: Effects, number: int, percent: str, terms: Terms) ->
 
 
 def _effect_row(row: EffectRow) -> tuple[Cell, ...]:
-    is_mean = row.share is None
+    is_mean = row.detail.share is None
     return (
-        Cell(row.effect, css="name"),
+        Cell(row.subject, css="name"),
         interval_cell(row.interval),
-        Cell("") if row.share is None else _share_cell(100 * row.share),
-        Cell("" if is_mean else "yes" if row.is_significant else "no"),
-        Cell(row.confounded_text),
+        Cell("") if row.detail.share is None else _share_cell(100 * row.detail.share),
+        Cell("" if is_mean else "yes" if row.verdict.is_shown else "no"),
+        Cell(row.detail.confounded_text),
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import MET, MISSED, Verdict
 from perpacket_lab.analysis.findings import GAIN_COLUMN
-from perpacket_lab.analysis.published import Comparison, Verdict
+from perpacket_lab.analysis.published import Comparison
 from perpacket_lab.analysis.terms import SIMULATED, Terms
 from perpacket_lab.analysis.wording import (
     compact,
@@ -29,31 +30,16 @@ if TYPE_CHECKING:
 MOST_RAW_CELLS: Final = 30_000
 """The largest table that a browser on a phone scrolls smoothly."""
 
-VERDICT_SIGNS: Final = {
-    Verdict.AGREES: "\N{CHECK MARK}",
-    Verdict.DIFFERS: "\N{NOT EQUAL TO}",
-    Verdict.OUTSIDE: "\N{NOT EQUAL TO}",
-    Verdict.NOT_SIMULATED: "\N{EN DASH}",
-    Verdict.SAME_DIRECTION: "\N{CHECK MARK}",
-    Verdict.OPPOSITE: "\N{NOT EQUAL TO}",
-    Verdict.UNDECIDED: "\N{EN DASH}",
-    Verdict.TOO_WIDE: "\N{EN DASH}",
-    Verdict.NOT_JUDGED: "\N{EN DASH}",
-}
+AGREES, DISAGREES, OPEN = "\N{CHECK MARK}", "\N{NOT EQUAL TO}", "\N{EN DASH}"
 
 
-VERDICT_CLASSES: Final = {
-    Verdict.AGREES: "verdict-agrees",
-    Verdict.SAME_DIRECTION: "verdict-agrees",
-    Verdict.DIFFERS: "verdict-differs",
-    Verdict.OUTSIDE: "verdict-outside",
-    Verdict.OPPOSITE: "verdict-outside",
-    Verdict.UNDECIDED: "verdict-not-simulated",
-    Verdict.TOO_WIDE: "verdict-not-simulated",
-    Verdict.NOT_JUDGED: "verdict-not-simulated",
-    Verdict.NOT_SIMULATED: "verdict-not-simulated",
-}
-"""Classes of the style sheet: agreement, disagreement, and neither."""
+def sign_of(verdict: Verdict) -> tuple[str, str]:
+    """The sign and the class in the style sheet: agreement, disagreement, or neither."""
+    if verdict in MET:
+        return AGREES, "verdict-agrees"
+    if verdict in MISSED:
+        return DISAGREES, "verdict-differs" if verdict is Verdict.DIFFERS else "verdict-outside"
+    return OPEN, "verdict-not-simulated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +93,17 @@ def comparison_table(analysis: Analysis) -> Table:
 
 
 def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
-    published = row.published
+    published = row.reference
     text = verdict_in_words(row.verdict_text)
-    if row.verdict is Verdict.NOT_SIMULATED:
+    if row.verdict is Verdict.NO_VALUE:
         text = terms.no_value
     paper = published.value if published.value is not None else published.maximum
+    sign, css = sign_of(row.verdict)
     verdict = Cell(
-        f"{VERDICT_SIGNS[row.verdict]} {text}",
+        f"{sign} {text}",
         remark="; ".join(row.warnings),
-        sort=abs(row.difference) if row.difference is not None else None,
-        css=VERDICT_CLASSES[row.verdict],
+        sort=abs(row.detail.size) if row.detail.size is not None else None,
+        css=css,
     )
     role = (
         Cell("\N{WHITE SQUARE}\N{NO-BREAK SPACE}used to calibrate", css="calibrated")
@@ -125,10 +112,10 @@ def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
     )
     return (
         Cell(published.point, css="name"),
-        Cell(row.title or published.statement, remark=_remark(row), css="quantity"),
+        Cell(row.quantity or published.statement, remark=_remark(row), css="quantity"),
         Cell(place(published.where), css="where"),
         Cell(with_unit(published.text, published.unit), sort=paper),
-        interval_cell(row.simulated),
+        interval_cell(row.value),
         verdict,
         role,
     )
@@ -136,7 +123,7 @@ def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
 
 def _remark(row: Comparison) -> str:
     """The point from which a change starts, and the note on the published value."""
-    published = row.published
+    published = row.reference
     start = f"from {published.against}" if published.judged == "direction" else ""
     return "; ".join(filter(None, (start, published.note)))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from perpacket.analysis.ratios import ratio_text
 from perpacket.analysis.statistics import number_text
 from perpacket.show.text_table import TextTable
 from perpacket_lab.show import changes
-from perpacket_lab.show.result_tables import winner_text
+from perpacket_lab.show.result_tables import method_verdict_text, winner_text
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
@@ -51,12 +52,12 @@ def _conclusion_tables(conclusions: Sequence[Conclusion]) -> Iterator[TextTable]
 def _summary_tables(title: str, summary: Summary, percent: str) -> Iterator[TextTable]:
     rows = tuple(
         (
-            row.point,
+            row.subject,
             row.quantity,
             row.unit,
-            "-" if row.interval is None else str(row.interval),
-            "0" if row.interval is None else str(row.interval.n),
-            "!" * bool(row.warnings),
+            "-" if row.value is None else str(row.value),
+            "0" if row.value is None else str(row.value.n),
+            "!" * bool(row.detail),
         )
         for row in summary.rows
     )
@@ -71,17 +72,19 @@ def _effects_table(effects: Effects, percent: str) -> TextTable:
     """The effects on one quantity; `*` marks those whose interval excludes zero."""
     rows = [
         (
-            row.effect,
+            row.subject,
             str(row.interval) if row.interval.is_bounded else number_text(row.interval.value),
-            "*" if row.share is not None and row.is_significant else "",
-            "-" if row.share is None else f"{100 * row.share:.2f} %",
-            row.confounded_text,
+            "*" if row.detail.share is not None and row.verdict.is_shown else "",
+            "-" if row.detail.share is None else f"{100 * row.detail.share:.2f} %",
+            row.detail.confounded_text,
         )
         for row in effects.rows
     ]
     rows.append(("replications", "", "", f"{100 * effects.error_share:.2f} %", ""))
     headings = ("effect", "value", "", "of the variation", "confounded with")
-    shown = len(headings) if any(row.confounded for row in effects.rows) else len(headings) - 1
+    shown = (
+        len(headings) if any(row.detail.confounded for row in effects.rows) else len(headings) - 1
+    )
     unit = f" ({effects.unit})" if effects.unit else ""
     title = (
         f"Effects on {effects.quantity}{unit} [{percent} interval], "
@@ -98,12 +101,12 @@ def _comparison_table(analysis: Analysis, percent: str) -> TextTable:
     rows = tuple(
         (
             # The configuration identifies the point if no other point has the same one.
-            row.configuration if names.count(row.configuration) == 1 else row.published.point,
+            row.configuration if names.count(row.configuration) == 1 else row.reference.point,
             quantity_text(row),
-            row.published.unit,
-            row.published.text + (" c" if row.published.calibration else ""),
-            row.simulated_text,
-            row.verdict_text if row.simulated is not None else terms.no_value,
+            row.reference.unit,
+            row.reference.text + (" c" if row.reference.calibration else ""),
+            row.text,
+            row.verdict_text if row.value is not None else terms.no_value,
         )
         for row in analysis.comparisons
     )
@@ -119,8 +122,9 @@ def _comparison_table(analysis: Analysis, percent: str) -> TextTable:
 
 def quantity_text(row: Comparison) -> str:
     """The quantity of a comparison; for a change, also the point where it starts."""
-    published = row.published
-    return f"{row.title} from {published.against}" if published.judged == "direction" else row.title
+    published = row.reference
+    start = f" from {published.against}" if published.judged == "direction" else ""
+    return f"{row.quantity}{start}"
 
 
 def _contest_tables(contests: Sequence[ContestResult], percent: str) -> list[TextTable]:
@@ -162,18 +166,18 @@ def _contest_tables(contests: Sequence[ContestResult], percent: str) -> list[Tex
 
 def _method_tables(methods: Sequence[MethodComparison], percent: str) -> Iterator[TextTable]:
     """A table for each quantity."""
-    for title in dict.fromkeys(row.title for row in methods):
+    for title in dict.fromkeys(row.quantity for row in methods):
         rows = tuple(
             (
-                row.scenario,
-                _method_text(row.first),
-                _method_text(row.second),
-                "-" if row.difference is None else str(row.difference),
-                row.verdict_text,
-                row.assumption,
+                row.subject,
+                _method_text(row.detail.first),
+                _method_text(row.detail.second),
+                "-" if row.value is None else str(row.value),
+                method_verdict_text(row),
+                row.remark,
             )
             for row in methods
-            if row.title == title
+            if row.quantity == title
         )
         yield TextTable(f"{title} [{percent} interval]", METHOD_HEADINGS, rows)
 
@@ -186,12 +190,12 @@ def run_comparison_table(compared: RunComparison) -> TextTable:
     """A row for each point and quantity of two runs."""
     rows = tuple(
         (
-            ratio.point,
+            ratio.subject,
             ratio.quantity,
-            number_text(ratio.first),
-            number_text(ratio.second),
-            ratio.text,
-            str(ratio.change),
+            number_text(ratio.detail.first),
+            number_text(ratio.detail.second),
+            ratio_text(ratio),
+            str(ratio.verdict),
         )
         for ratio in compared.ratios
     )

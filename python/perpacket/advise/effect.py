@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from perpacket.advise.profile import OFF_PATH
+from perpacket.analysis import claim
 from perpacket.analysis.statistics import Interval, StatisticsError, mean
 
 BEFORE, CHANGED = 0, 1
@@ -304,9 +305,10 @@ def effect(
 
 def judge(ratio: Interval, floor: float) -> Verdict:
     """Whether a ratio of costs shows a change."""
-    if ratio.contains(1.0) or abs(math.log(ratio.value)) <= floor:
+    verdict = claim.judge(ratio, claim.Relation.RATIO, floor=floor)
+    if not verdict.is_shown:
         return Verdict.NOT_DISTINGUISHABLE
-    return Verdict.CHEAPER if ratio.value < 1 else Verdict.DEARER
+    return Verdict.CHEAPER if verdict is claim.Verdict.LOWER else Verdict.DEARER
 
 
 def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> float:

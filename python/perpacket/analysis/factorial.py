@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from perpacket.analysis.claim import Relation, judge
 from perpacket.analysis.statistics import (
     DEFAULT_CONFIDENCE,
     Interval,
@@ -36,7 +37,7 @@ class Allocation:
 
     def significant(self, effect: Effect) -> bool:
         """Whether an effect's interval excludes zero."""
-        return not self.effects[effect].contains(0.0)
+        return judge(self.effects[effect], Relation.DIFFERENCE).is_shown
 
 
 def allocate(

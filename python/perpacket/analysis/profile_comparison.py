@@ -18,7 +18,8 @@ from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
-from perpacket.analysis.ratios import OPERATORS, Ratio, Rule
+from perpacket.analysis.claim import Claim, Pair, Verdict, ratio_claim, shown
+from perpacket.analysis.ratios import OPERATORS, Rule, ratio_text
 from perpacket.analysis.statistics import (
     Interval,
     paired_ratio,
@@ -70,7 +71,7 @@ class JudgedRule:
     """A rule with the ratio to which it applies, and the decision."""
 
     rule: Rule
-    ratio: Ratio
+    ratio: Claim[Pair]
     decision: Decision
 
 
@@ -83,20 +84,23 @@ class ProfileComparison:
     measure: str
     """A key of `MEASURES`."""
     paired: bool
-    traffic: tuple[Ratio, ...]
-    total: Ratio
-    layers: tuple[Ratio, ...]
-    kinds: tuple[Ratio, ...]
+    traffic: tuple[Claim[Pair], ...]
+    total: Claim[Pair]
+    layers: tuple[Claim[Pair], ...]
+    kinds: tuple[Claim[Pair], ...]
     cells: Mapping[tuple[str, str], tuple[float, float]]
     """The cost of each layer and kind of work in A and in B."""
     judged: tuple[JudgedRule, ...]
     notes: tuple[str, ...]
 
     @property
-    def changed_most(self) -> Ratio | None:
+    def changed_most(self) -> Claim[Pair] | None:
         """The layer with the largest difference whose interval excludes 1."""
-        clear = [one for one in self.layers if one.interval and not one.interval.contains(1.0)]
-        return max(clear, key=lambda one: abs(one.second - one.first), default=None)
+        return max(
+            shown(self.layers),
+            key=lambda one: abs(one.detail.second - one.detail.first),
+            default=None,
+        )
 
 
 def read(path: Path) -> list[Window]:
@@ -152,7 +156,7 @@ def compare(
     sides = Sides(*chosen, paired)
     below = packets if unit is Unit.PACKET else requests
 
-    def rows(table: str, prefix: str = "") -> tuple[Ratio, ...]:
+    def rows(table: str, prefix: str = "") -> tuple[Claim[Pair], ...]:
         names = _names((*chosen[0], *chosen[1]), table)
         confidence = 1 - (1 - CONFIDENCE) / max(1, len(names))
         return tuple(
@@ -184,7 +188,7 @@ def compare(
     )
 
 
-def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> JudgedRule:
+def judge(rule: Rule, ratios: Mapping[str, Claim[Pair]]) -> JudgedRule:
     """A rule applied to its ratio; raises `ConfigurationError` if the profiles do not have it."""
     ratio = ratios.get(rule.quantity)
     if ratio is None:
@@ -193,7 +197,7 @@ def judge(rule: Rule, ratios: Mapping[str, Ratio]) -> JudgedRule:
             parameter="--fail-if",
             hint=f"there are {', '.join(ratios)}",
         )
-    return JudgedRule(rule, ratio, decision(rule, ratio.interval))
+    return JudgedRule(rule, ratio, decision(rule, ratio.value))
 
 
 def decision(rule: Rule, interval: Interval | None) -> Decision:
@@ -218,7 +222,9 @@ class Sides:
         """A quotient over all windows of A, and of B."""
         return quotient(self.first, above, below), quotient(self.second, above, below)
 
-    def ratio(self, name: str, above: Count, below: Count, confidence: float = CONFIDENCE) -> Ratio:
+    def ratio(
+        self, name: str, above: Count, below: Count, confidence: float = CONFIDENCE
+    ) -> Claim[Pair]:
         """The ratio B/A of a quotient of two counts."""
         of = paired_ratio if self.paired else unpaired_ratio
         interval: Interval | None = None
@@ -230,7 +236,7 @@ class Sides:
             if min(len(first), len(second)) >= LEAST_WINDOWS and min(*first, *second) > 0:
                 interval = of(second, first, confidence, in_time_order=True)
                 break
-        return Ratio("", name, *self.costs(above, below), interval, self.paired)
+        return ratio_claim("", name, interval, Pair(*self.costs(above, below), self.paired))
 
 
 def groups(windows: Sequence[Window], most: int) -> list[Sequence[Window]]:
@@ -341,14 +347,14 @@ def _notes(
     first: Sequence[Window],
     second: Sequence[Window],
     chosen: tuple[Sequence[Window], Sequence[Window]],
-    traffic: Sequence[Ratio],
+    traffic: Sequence[Claim[Pair]],
 ) -> list[str]:
     notes = []
     moved = [
         one for one in traffic if is_moved(one) and one.quantity not in ("packets/s", "requests/s")
     ]
     if moved:
-        names = ", ".join(f"{one.quantity} {one.text}" for one in moved)
+        names = ", ".join(f"{one.quantity} {ratio_text(one)}" for one in moved)
         notes.append(f"the traffic differs ({names}): the costs are of different work")
     if min(map(len, chosen)) < LEAST_WINDOWS:
         notes.append(
@@ -364,11 +370,10 @@ def _notes(
     return notes
 
 
-def is_moved(ratio: Ratio) -> bool:
+def is_moved(ratio: Claim[Pair]) -> bool:
     """Whether the traffic differs by more than `SAME_TRAFFIC`, and not by chance."""
-    if not ratio.first or not ratio.second:
-        return bool(ratio.first) != bool(ratio.second)
-    value = ratio.second / ratio.first
-    interval = ratio.interval
-    clear = interval is None or not interval.is_bounded or not interval.contains(1.0)
-    return clear and not 1 - SAME_TRAFFIC <= value <= 1 + SAME_TRAFFIC
+    first, second = ratio.detail.first, ratio.detail.second
+    if not first or not second:
+        return bool(first) != bool(second)
+    is_clear = ratio.verdict.is_shown or ratio.verdict is Verdict.NO_INTERVAL
+    return is_clear and not 1 - SAME_TRAFFIC <= second / first <= 1 + SAME_TRAFFIC

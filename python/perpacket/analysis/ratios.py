@@ -7,74 +7,34 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from perpacket.analysis.statistics import Interval, decimals_for, format_number
+from perpacket.analysis.claim import Claim, Pair
+from perpacket.analysis.statistics import decimals_for, format_number
 from perpacket.errors import ConfigurationError
 
 
-class Change(StrEnum):
-    """The verdict on a ratio."""
-
-    HIGHER = "higher"
-    LOWER = "lower"
-    NONE = "not distinguishable"
-    SAME = "the same"
-    UNKNOWN = "no interval"
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """One quantity at one point: the second run's value divided by the first run's."""
-
-    point: str
-    quantity: str
-    first: float
-    second: float
-    """The means of the first and of the second run."""
-    interval: Interval | None
-    """The interval of the ratio; None if a value is zero or below."""
-    paired: bool
-
-    @property
-    def change(self) -> Change:
-        """The verdict: higher or lower only if the interval excludes 1."""
-        if self.interval is None:
-            return Change.SAME if self.first == self.second else Change.UNKNOWN
-        if not self.interval.is_bounded:
-            return Change.UNKNOWN
-        if self.interval.low == self.interval.high == 1.0:
-            return Change.SAME
-        if self.interval.contains(1.0):
-            return Change.NONE
-        return Change.HIGHER if self.interval.value > 1 else Change.LOWER
-
-    @property
-    def text(self) -> str:
-        """`0.865 [0.836, 0.894]`, to three digits."""
-        if self.interval is None:
-            return "-"
-        ends = self.interval.value, self.interval.low, self.interval.high
-        if not self.interval.is_bounded:
-            return f"{_digits(ends[0])} ({'one run' if self.interval.n == 1 else 'no interval'})"
-        value, low, high = map(_digits, ends)
-        return f"{value} [{low}, {high}]"
-
-    def as_dict(self) -> dict[str, object]:
-        """The fields for JSON."""
-        return {
-            "point": self.point,
-            "quantity": self.quantity,
-            "first": self.first,
-            "second": self.second,
-            "ratio": None if self.interval is None else self.interval.as_dict(),
-            "paired": self.paired,
-            "verdict": str(self.change),
-        }
+def ratio_text(ratio: Claim[Pair]) -> str:
+    """`0.865 [0.836, 0.894]`, to three digits."""
+    if ratio.value is None:
+        return "-"
+    ends = ratio.value.value, ratio.value.low, ratio.value.high
+    value, low, high = (format_number(end, decimals_for(end, digits=3)) for end in ends)
+    if not ratio.value.is_bounded:
+        return f"{value} ({'one run' if ratio.value.n == 1 else 'no interval'})"
+    return f"{value} [{low}, {high}]"
 
 
-def _digits(number: float) -> str:
-    return format_number(number, decimals_for(number, digits=3))
+def ratio_fields(ratio: Claim[Pair]) -> dict[str, object]:
+    """The fields of a ratio for JSON."""
+    return {
+        "point": ratio.subject,
+        "quantity": ratio.quantity,
+        "first": ratio.detail.first,
+        "second": ratio.detail.second,
+        "ratio": None if ratio.value is None else ratio.value.as_dict(),
+        "paired": ratio.detail.paired,
+        "verdict": str(ratio.verdict),
+    }
 
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
@@ -99,18 +59,18 @@ class Rule:
         """The text from which the rule was read."""
         return f"{self.quantity} {self.sign} {self.limit:g}"
 
-    def is_broken_by(self, ratio: Ratio) -> bool:
+    def is_broken_by(self, ratio: Claim[Pair]) -> bool:
         """Whether the value of a ratio matches the rule, perhaps by chance."""
-        if ratio.quantity != self.quantity or ratio.interval is None:
+        if ratio.quantity != self.quantity or ratio.value is None:
             return False
-        return OPERATORS[self.sign](ratio.interval.value, self.limit)
+        return OPERATORS[self.sign](ratio.value.value, self.limit)
 
-    def is_certain(self, ratio: Ratio) -> bool:
+    def is_certain(self, ratio: Claim[Pair]) -> bool:
         """Whether the whole interval matches the rule, or the value if there is one run.
 
         The comparison fails only in this case. Otherwise chance can explain the ratio.
         """
-        interval = ratio.interval
+        interval = ratio.value
         if interval is None or not self.is_broken_by(ratio):
             return False
         ends = (interval.low, interval.high) if interval.is_bounded else (interval.value,)
@@ -122,9 +82,9 @@ class RuleResult:
     """A rule applied to two runs."""
 
     rule: Rule
-    broken: tuple[Ratio, ...]
+    broken: tuple[Claim[Pair], ...]
     """The ratios whose value matches the rule."""
-    certain: tuple[Ratio, ...]
+    certain: tuple[Claim[Pair], ...]
     """The ratios whose whole interval matches the rule."""
     unjudged: tuple[str, ...]
     """The points without a ratio."""
@@ -136,7 +96,9 @@ class RuleResult:
 
         A point without a ratio is a reason too: its second run failed or has the value zero.
         """
-        found = [f"{self.rule}: at {ratio.point} it is {ratio.text}" for ratio in self.certain]
+        found = [
+            f"{self.rule}: at {ratio.subject} it is {ratio_text(ratio)}" for ratio in self.certain
+        ]
         if self.unjudged:
             found.append(f"{self.rule}: there is no ratio at {', '.join(self.unjudged)}")
         elif not self.has_ratio:
@@ -147,7 +109,7 @@ class RuleResult:
     def notes(self) -> list[str]:
         """The ratios that match the rule, perhaps by chance."""
         return [
-            f"{self.rule}: at {ratio.point} it is {ratio.text}: not distinguishable from "
+            f"{self.rule}: at {ratio.subject} it is {ratio_text(ratio)}: not distinguishable from "
             f"{self.rule.limit:g}"
             for ratio in self.broken
             if ratio not in self.certain

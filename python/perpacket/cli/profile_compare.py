@@ -94,7 +94,7 @@ def compare(
     for one in found.judged:
         # An interval that is too wide for the table still shows why the rule is undecided.
         ratio = one.ratio
-        value = ratio.text if ratio.interval is not None else shown.ratio_text(ratio)
+        value = shown.ratio_text(ratio) if ratio.value is None else ratios.ratio_text(ratio)
         text = f"{one.rule}: it is {value}"
         by_decision.setdefault(one.decision, []).append(text)
     if broken := by_decision.get(profile_comparison.Decision.BROKEN):

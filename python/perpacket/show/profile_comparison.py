@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from perpacket.analysis import ratios
 from perpacket.analysis.profile_comparison import CONFIDENCE, MEASURES, TOTAL
 from perpacket.analysis.statistics import number_text
 from perpacket.show.text_table import TextTable
 
 if TYPE_CHECKING:
+    from perpacket.analysis.claim import Claim, Pair
     from perpacket.analysis.profile_comparison import ProfileComparison
-    from perpacket.analysis.ratios import Ratio
 
 SCHEMA = 1
 
@@ -31,11 +32,13 @@ def tables(found: ProfileComparison) -> Iterator[TextTable]:
     yield TextTable(
         f"traffic of A and B, {counts} [{percent}]", headings, _rows(found.traffic), headings[1:4]
     )
-    least = [SMALLEST_SHARE * value for value in (found.total.first, found.total.second)]
+    least = [
+        SMALLEST_SHARE * value for value in (found.total.detail.first, found.total.detail.second)
+    ]
     shown = [
         one
         for one in (found.total, *found.layers, *found.kinds)
-        if one.first >= least[0] or one.second >= least[1]
+        if one.detail.first >= least[0] or one.detail.second >= least[1]
     ]
     unit = f"{MEASURES[found.measure]} a {found.unit}"
     yield TextTable(
@@ -46,35 +49,35 @@ def tables(found: ProfileComparison) -> Iterator[TextTable]:
     )
 
 
-def _rows(ratios: Sequence[Ratio]) -> tuple[tuple[str, ...], ...]:
+def _rows(claims: Sequence[Claim[Pair]]) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
             one.quantity,
-            number_text(one.first),
-            number_text(one.second),
+            number_text(one.detail.first),
+            number_text(one.detail.second),
             ratio_text(one),
-            str(one.change),
+            str(one.verdict),
         )
-        for one in ratios
+        for one in claims
     )
 
 
-def ratio_text(ratio: Ratio) -> str:
+def ratio_text(ratio: Claim[Pair]) -> str:
     """`1.05 [1.02, 1.08]`; only the value if there is no interval or it is too wide."""
-    if ratio.interval is not None and ratio.interval.high < WIDEST * ratio.interval.low:
-        return ratio.text
-    return f"{ratio.second / ratio.first:.3g}" if ratio.first else "-"
+    if ratio.value is not None and ratio.value.high < WIDEST * ratio.value.low:
+        return ratios.ratio_text(ratio)
+    return f"{ratio.detail.second / ratio.detail.first:.3g}" if ratio.detail.first else "-"
 
 
 def headline(found: ProfileComparison) -> str:
     """A sentence on the change of the cost, and on the layer that changed most."""
     unit = f"{MEASURES[found.measure]} a {found.unit}"
     total, most = found.total, found.changed_most
-    costs = f"{number_text(total.first)} to {number_text(total.second)} {unit}"
-    text = f"{total.change}: the cost is {ratio_text(total)} times as large, {costs}"
+    costs = f"{number_text(total.detail.first)} to {number_text(total.detail.second)} {unit}"
+    text = f"{total.verdict}: the cost is {ratio_text(total)} times as large, {costs}"
     if most is None:
         return f"{text}; no layer changed for certain"
-    by = most.second - most.first
+    by = most.detail.second - most.detail.first
     return (
         f"{text}; {most.quantity} changed most, by {'+' if by > 0 else ''}{number_text(by)} {unit}"
     )
@@ -97,6 +100,6 @@ def document(found: ProfileComparison) -> dict[str, object]:
     }
 
 
-def _fields(ratio: Ratio) -> dict[str, object]:
-    every = ratio.as_dict()
+def _fields(ratio: Claim[Pair]) -> dict[str, object]:
+    every = ratios.ratio_fields(ratio)
     return {key: every[key] for key in ("first", "second", "ratio", "verdict")}

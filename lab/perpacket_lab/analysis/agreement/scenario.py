@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perpacket_lab.analysis.doubts import doubt_warnings, replication_warnings
-from perpacket_lab.analysis.methods import MethodComparison, MethodValue
+from perpacket_lab.analysis.methods import MethodComparison, Methods, MethodValue, compare
 from perpacket_lab.study.quantities import Row
 
 NOTABLY_IDLE = 0.05
@@ -32,6 +32,5 @@ class Scenario:
         """Compare two methods; `runs` are those of `first`."""
         values = [first.values[seed] for seed in sorted(first.values)]
         warnings = (*replication_warnings(values, "%"), *doubt_warnings(runs or {}))
-        return MethodComparison(
-            self.question, self.title, self.name, self.level, first, second, assumption, warnings
-        )
+        methods = Methods(self.question, self.level, first, second, assumption, warnings)
+        return compare(self.title, self.name, methods)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import altair as alt
 import polars as pl
 
+from perpacket.analysis.claim import Verdict
 from perpacket_lab.analysis import relative
 from perpacket_lab.analysis.findings import PUBLISHED_GAINS, figure_points
-from perpacket_lab.analysis.published import Verdict
 from perpacket_lab.analysis.terms import SIMULATED, Terms
 from perpacket_lab.analysis.wording import plural, sentence_case, with_unit
 from perpacket_lab.show.charts import chart_style, palette
@@ -45,21 +45,21 @@ def points_beside(figure: Figure, analysis: Analysis) -> Plot | None:
     rows = [
         row
         for row in analysis.comparisons
-        if row.published.quantity in signs
-        and row.simulated is not None
-        and row.published.point in selected
-        and row.published.against in (None, selected[row.published.point].against)
+        if row.reference.quantity in signs
+        and row.value is not None
+        and row.reference.point in selected
+        and row.reference.against in (None, selected[row.reference.point].against)
     ]
     records = [
-        record_of(row.published.point, row.simulated, row, signs[row.published.quantity])
+        record_of(row.reference.point, row.value, row, signs[row.reference.quantity])
         for row in rows
-        if row.simulated is not None
+        if row.value is not None
     ]
     if not records:
         return None
-    own = next((row for row in rows if row.published.quantity == figure.y), rows[0])
-    unit = with_unit("", own.published.unit).strip()
-    title = own.title or figure.title
+    own = next((row for row in rows if row.reference.quantity == figure.y), rows[0])
+    unit = with_unit("", own.reference.unit).strip()
+    title = own.quantity or figure.title
     x_title = figure.x_title or (f"{title} ({unit})" if unit else title)
     agreeing = sum(row.verdict is Verdict.AGREES for row in rows)
     description = (
@@ -79,7 +79,7 @@ def quantities_beside(figure: Figure, analysis: Analysis) -> Plot | None:
                 stated = (
                     row
                     for row in analysis.comparisons
-                    if (row.published.quantity, row.published.point) == (name, point.name)
+                    if (row.reference.quantity, row.reference.point) == (name, point.name)
                 )
                 records.append(record_of(QUANTITIES[name].title, own, next(stated, None)))
     if not records:
@@ -96,9 +96,9 @@ def comparisons_beside(figure: Figure, analysis: Analysis) -> Plot | None:
     """Comparisons of some quantities, each with its published value or bounds."""
     names = figure.y.split(",")
     records = [
-        record_of(row.title, row.simulated, row)
+        record_of(row.quantity, row.value, row)
         for row in analysis.comparisons
-        if row.published.quantity in names and row.simulated is not None
+        if row.reference.quantity in names and row.value is not None
     ]
     if not records:
         return None
@@ -111,7 +111,7 @@ def record_of(
 ) -> dict[str, object]:
     """A row of `paper_beside`; without a comparison it has no published value."""
     simulated = simulated.map(lambda value: sign * value)
-    published = row.published if row is not None else None
+    published = row.reference if row is not None else None
     bounds = (
         [published.value, published.minimum, published.maximum] if published is not None else []
     )

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from perpacket_lab.analysis.changes import CHEAPER, DEARER, NOT_DISTINGUISHABLE
 from perpacket_lab.analysis.wording import sentence_case
-from perpacket_lab.show.changes import figure_table
+from perpacket_lab.show.changes import OPEN, WORDS, figure_table, word_of
 from perpacket_lab.show.charts import ratios
 from perpacket_lab.show.charts.chart_style import Plot, Select
 
@@ -25,11 +24,18 @@ def rows_of(figure: Figure, analysis: Analysis) -> Plot | None:
     A load for which no best changes were chosen has a row only in the figure's table.
     """
     found = next((one for one in analysis.changes if one.figure == figure), None)
-    rows = [row for row in found.rows if row.applied or not row.is_chosen] if found else []
+    rows = (
+        [row for row in found.rows if row.detail.applied or not row.detail.is_chosen]
+        if found
+        else []
+    )
     if found is None or not rows:
         return None
     frame = pl.DataFrame(
-        [{"name": row.name, "ratio": row.ratio.value, **row.ratio.bounds()} for row in rows],
+        [
+            {"name": row.subject, "ratio": row.interval.value, **row.interval.bounds()}
+            for row in rows
+        ],
         schema=ratios.SCHEMA,
     )
     return Plot(
@@ -42,9 +48,9 @@ def rows_of(figure: Figure, analysis: Analysis) -> Plot | None:
 def described(rows: Sequence[Change]) -> str:
     """The rows by verdict: `Cheaper: gro=on. Not distinguishable: tso=off; mtu=9000.`."""
     parts = []
-    for verdict in (CHEAPER, DEARER, NOT_DISTINGUISHABLE):
-        names = [row.name for row in rows if row.verdict == verdict]
-        parts += [f"{sentence_case(verdict)}: {'; '.join(names)}."] if names else []
+    for words in (*WORDS.values(), OPEN):
+        names = [row.subject for row in rows if word_of(row) is words]
+        parts += [f"{sentence_case(words[0])}: {'; '.join(names)}."] if names else []
     return " ".join(parts)
 
 

@@ -111,10 +111,10 @@ def relative_curves(figure: Figure, analysis: Analysis) -> Plot | None:
 def method_curves(figure: Figure, analysis: Analysis) -> Plot | None:
     """The values of each method for a question, a line each."""
     records = {
-        (value.method, row.level): record_at(row.level, value.interval, value.method)
+        (value.method, row.detail.level): record_at(row.detail.level, value.interval, value.method)
         for row in analysis.methods
-        if row.question == figure.y
-        for value in (row.first, row.second)
+        if row.detail.question == figure.y
+        for value in (row.detail.first, row.detail.second)
         if value.interval is not None
     }
     return _plot(list(records.values()), figure, analysis.terms)
@@ -135,7 +135,7 @@ def record_at(x: float, interval: Interval, series: str) -> dict[str, object]:
 def _record(
     point: Point, figure: Figure, interval: Interval, row: Comparison | None, series: str
 ) -> dict[str, object]:
-    published = row.published if row is not None else None
+    published = row.reference if row is not None else None
     return {
         **record_at(float(point.factors[figure.x]), interval, series),
         "published": published.value if published is not None else None,
@@ -204,9 +204,9 @@ def _cut(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 def _published_ratio(row: Comparison | None) -> float | None:
     """A published change in per cent as a ratio; None if no number was published."""
-    if row is None or row.published.value is None:
+    if row is None or row.reference.value is None:
         return None
-    return 1 + row.published.value / 100
+    return 1 + row.reference.value / 100
 
 
 def curve(

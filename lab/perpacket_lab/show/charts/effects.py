@@ -36,7 +36,7 @@ def bars_of(figure: Figure, analysis: Analysis) -> Plot | None:
     effects = analysis.summary.effects if analysis.summary else ()
     found = next((one for one in effects if one.quantity == figure.y), None)
     # The mean explains no variation.
-    rows = [row for row in found.rows if row.share is not None] if found else []
+    rows = [row for row in found.rows if row.detail.share is not None] if found else []
     if found is None or not rows:
         return None
     unit = f" ({found.unit})" if found.unit else ""
@@ -51,10 +51,10 @@ def rows_of(rows: Sequence[EffectRow]) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "effect": row.effect,
+                "effect": row.subject,
                 "value": row.interval.value,
                 **row.interval.bounds(),
-                "verdict": SHOWN if row.is_significant else NOT_SHOWN,
+                "verdict": SHOWN if row.verdict.is_shown else NOT_SHOWN,
             }
             for row in rows[:MOST_BARS]
         ],
@@ -64,7 +64,7 @@ def rows_of(rows: Sequence[EffectRow]) -> pl.DataFrame:
 
 def described(rows: Sequence[EffectRow]) -> str:
     """The effects that the chart shows, and how many are not drawn."""
-    shown = [f"{row.effect} {row.interval}" for row in rows[:MOST_BARS] if row.is_significant]
+    shown = [f"{row.subject} {row.interval}" for row in rows[:MOST_BARS] if row.verdict.is_shown]
     text = "No interval excludes zero."
     if shown:
         text = f"Effects whose interval excludes zero: {'; '.join(shown)}."

@@ -73,7 +73,7 @@ def _chart(found: ProfileComparison, unit: str) -> Chart:
 
 def _rectangles(found: ProfileComparison) -> list[dict[str, object]]:
     """Rectangles from left to right: the total, its layers, and their kinds of work."""
-    whole = found.total.second or 1.0
+    whole = found.total.detail.second or 1.0
 
     def rectangle(
         row: str, name: str, begin: float, first: float, second: float
@@ -88,14 +88,15 @@ def _rectangles(found: ProfileComparison) -> list[dict[str, object]]:
             "is_wide": second / whole >= LEGIBLE_SHARE,
         }
 
-    rows = [rectangle(TOTAL, TOTAL, 0.0, found.total.first, found.total.second)]
+    rows = [rectangle(TOTAL, TOTAL, 0.0, found.total.detail.first, found.total.detail.second)]
     begin = 0.0
     for layer in found.layers:
-        rows.append(rectangle("layers", layer.quantity, begin, layer.first, layer.second))
+        pair = layer.detail
+        rows.append(rectangle("layers", layer.quantity, begin, pair.first, pair.second))
         inner = begin
         for (name, kind), (first, second) in found.cells.items():
             if name == layer.quantity:
                 rows.append(rectangle("kinds", kind, inner, first, second))
                 inner += second
-        begin += layer.second
+        begin += layer.detail.second
     return rows

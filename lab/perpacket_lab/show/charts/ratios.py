@@ -11,7 +11,7 @@ import polars as pl
 from perpacket_lab.show.charts import chart_style, palette
 
 if TYPE_CHECKING:
-    from perpacket.analysis.ratios import Ratio
+    from perpacket.analysis.claim import Claim, Pair
 
 SCHEMA: Final = {"name": pl.String, "ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64}
 """Columns of the chart's table; the ends of an interval are null after single runs."""
@@ -24,17 +24,17 @@ WIDEST: Final = 2.0
 
 
 def ratio_chart(
-    found: Sequence[Ratio], *, quantity: str, width: int = chart_style.WIDE
+    found: Sequence[Claim[Pair]], *, quantity: str, width: int = chart_style.WIDE
 ) -> alt.LayerChart:
     """The ratios of one quantity that have an interval; there must be at least one."""
     rows = [
         {
-            "name": ratio.point,
-            "ratio": ratio.interval.value,
-            **ratio.interval.bounds(),
+            "name": ratio.subject,
+            "ratio": ratio.value.value,
+            **ratio.value.bounds(),
         }
         for ratio in found
-        if ratio.interval is not None and ratio.quantity == quantity
+        if ratio.value is not None and ratio.quantity == quantity
     ]
     title = f"{quantity}: second run over the first"
     return ratios(pl.DataFrame(rows, schema=SCHEMA), title=title, width=width)

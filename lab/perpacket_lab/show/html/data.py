@@ -73,7 +73,7 @@ def comparison_record(row: Comparison) -> dict[str, object]:
     bounds = record.pop("published")
     assert isinstance(bounds, dict)
     del record["configuration"]
-    return {**record, **bounds, "statement": row.published.statement}
+    return {**record, **bounds, "statement": row.reference.statement}
 
 
 def script_json(content: object) -> str:

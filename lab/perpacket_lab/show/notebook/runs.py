@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from perpacket.analysis.ratios import Ratio
+    from perpacket.analysis.claim import Claim, Pair
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.published import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
@@ -138,7 +138,7 @@ class Comparisons(Sequence["Comparison"]):
 
         The default is the first such quantity. Raises `ConfigurationError` if there is none.
         """
-        compared = [row.published.quantity for row in self.rows if row.simulated is not None]
+        compared = [row.reference.quantity for row in self.rows if row.value is not None]
         chosen = quantity or next(iter(compared), "")
         if chosen not in compared:
             raise ConfigurationError(
@@ -159,12 +159,12 @@ class Comparisons(Sequence["Comparison"]):
 
 
 @dataclass(frozen=True)
-class TwoRuns(Sequence["Ratio"]):
+class TwoRuns(Sequence["Claim[Pair]"]):
     """The ratios of the second of two runs to the first, by quantity and point."""
 
     compared: RunComparison
 
-    def __getitem__(self, index: int) -> Ratio:  # type: ignore[override]
+    def __getitem__(self, index: int) -> Claim[Pair]:  # type: ignore[override]
         """One ratio."""
         return self.compared.ratios[index]
 
@@ -177,10 +177,12 @@ class TwoRuns(Sequence["Ratio"]):
         import polars
 
         rows = [
-            asdict(ratio)
-            | {
-                "interval": {} if ratio.interval is None else ratio.interval.as_dict(),
-                "change": str(ratio.change),
+            {
+                "point": ratio.subject,
+                "quantity": ratio.quantity,
+                **asdict(ratio.detail),
+                "interval": {} if ratio.value is None else ratio.value.as_dict(),
+                "change": str(ratio.verdict),
             }
             for ratio in self.compared.ratios
         ]
@@ -193,7 +195,7 @@ class TwoRuns(Sequence["Ratio"]):
         """
         from perpacket_lab.show.charts.ratios import ratio_chart
 
-        named = [ratio.quantity for ratio in self.compared.ratios if ratio.interval is not None]
+        named = [ratio.quantity for ratio in self.compared.ratios if ratio.value is not None]
         chosen = quantity or next(iter(named), "")
         if chosen not in named:
             raise ConfigurationError(
