@@ -66,6 +66,9 @@ fn attributes(
     attr.read_format = (bindings::PERF_FORMAT_GROUP
         | bindings::PERF_FORMAT_TOTAL_TIME_ENABLED
         | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
+    // The kernel refuses a member whose clock is not its leader's.
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
     let Some(rate) = rate else {
         return Ok(attr);
     };
@@ -73,8 +76,6 @@ fn attributes(
     attr.sample_type = record::SAMPLE_FIELDS;
     attr.set_sample_id_all(1);
     attr.set_exclude_callchain_user(1);
-    attr.set_use_clockid(1);
-    attr.clockid = libc::CLOCK_MONOTONIC;
     if processes {
         attr.set_mmap(1);
         attr.set_mmap2(1);
@@ -283,6 +284,23 @@ impl EventSource for PerfSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_with_members_opens_and_counts() {
+        if perpacket_requirements::lacks_perf() {
+            return;
+        }
+        // Two timers are a group that every machine has.
+        let pass = Pass {
+            sample: EventKind::CpuNs,
+            count: vec![EventKind::CpuNs],
+            rate: Rate::Hertz(97),
+        };
+        let mut source = PerfSource::open(&pass, &[0], false).unwrap();
+        source.start().unwrap();
+        let counts = source.stop().unwrap().counts;
+        assert!(counts.len() == 2 && counts.iter().all(|(_, count)| *count > 0));
+    }
 
     #[test]
     fn a_group_that_shared_the_hardware_is_an_error_that_names_it() {
