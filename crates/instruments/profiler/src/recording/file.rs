@@ -2,6 +2,7 @@
 
 use perf_event_open_sys::bindings;
 
+use super::fields;
 use crate::capture::ring::HEADER_BYTES;
 
 /// The first bytes of a file in this machine's byte order.
@@ -137,7 +138,7 @@ impl Event {
     }
 
     pub const fn has_chains(&self) -> bool {
-        self.has(bindings::PERF_SAMPLE_CALLCHAIN)
+        self.has(fields::PERF_SAMPLE_CALLCHAIN)
     }
 
     pub const fn excludes_kernel(&self) -> bool {
@@ -154,8 +155,8 @@ impl Event {
     }
 
     /// Whether samples have a field.
-    pub const fn has(&self, field: u32) -> bool {
-        self.sample_type & field as u64 != 0
+    pub const fn has(&self, field: u64) -> bool {
+        self.sample_type & field != 0
     }
 
     /// Number of samples per second of processor time, if the event measures time.

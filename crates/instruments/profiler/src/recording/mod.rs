@@ -3,6 +3,7 @@
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt` and
 //! `include/uapi/linux/perf_event.h` of Linux.
 
+mod fields;
 mod file;
 mod links;
 mod sample;

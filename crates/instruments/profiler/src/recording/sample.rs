@@ -4,41 +4,41 @@ use std::collections::HashMap;
 
 use perf_event_open_sys::bindings;
 
-use super::Shift;
 use super::file::{At, Event};
+use super::{Shift, fields};
 use crate::capture::record::{self, kernel_chain, mode_of};
 use crate::capture::ring::HEADER_BYTES;
 use crate::capture::{Record, Sample};
 
 /// The fields of a record's trailer, from the time to the end. Each has eight bytes.
-const TRAILER_FIELDS: [u32; 5] = [
-    bindings::PERF_SAMPLE_TIME,
-    bindings::PERF_SAMPLE_ID,
-    bindings::PERF_SAMPLE_STREAM_ID,
-    bindings::PERF_SAMPLE_CPU,
-    bindings::PERF_SAMPLE_IDENTIFIER,
+const TRAILER_FIELDS: [u64; 5] = [
+    fields::PERF_SAMPLE_TIME,
+    fields::PERF_SAMPLE_ID,
+    fields::PERF_SAMPLE_STREAM_ID,
+    fields::PERF_SAMPLE_CPU,
+    fields::PERF_SAMPLE_IDENTIFIER,
 ];
 
 /// The first fields of a sample, in their order. Each has eight bytes.
-const FIRST_FIELDS: [u32; 5] = [
-    bindings::PERF_SAMPLE_IDENTIFIER,
-    bindings::PERF_SAMPLE_IP,
-    bindings::PERF_SAMPLE_TID,
-    bindings::PERF_SAMPLE_TIME,
-    bindings::PERF_SAMPLE_ADDR,
+const FIRST_FIELDS: [u64; 5] = [
+    fields::PERF_SAMPLE_IDENTIFIER,
+    fields::PERF_SAMPLE_IP,
+    fields::PERF_SAMPLE_TID,
+    fields::PERF_SAMPLE_TIME,
+    fields::PERF_SAMPLE_ADDR,
 ];
 
 /// The offset of a field in a sample, if the samples of `event` have it.
-fn place(event: &Event, field: u32) -> Option<usize> {
+fn place(event: &Event, field: u64) -> Option<usize> {
     if !event.has(field) {
         return None;
     }
     let mut at = HEADER_BYTES;
     for one in FIRST_FIELDS.into_iter().chain([
-        bindings::PERF_SAMPLE_ID,
-        bindings::PERF_SAMPLE_STREAM_ID,
-        bindings::PERF_SAMPLE_CPU,
-        bindings::PERF_SAMPLE_PERIOD,
+        fields::PERF_SAMPLE_ID,
+        fields::PERF_SAMPLE_STREAM_ID,
+        fields::PERF_SAMPLE_CPU,
+        fields::PERF_SAMPLE_PERIOD,
     ]) {
         if one == field {
             return Some(at);
@@ -55,8 +55,8 @@ pub(super) fn time_ns(record: &[u8], events: &[Event]) -> u64 {
     };
     let at = At(record);
     let place = if at.u32(0) == Some(bindings::PERF_RECORD_SAMPLE) {
-        place(event, bindings::PERF_SAMPLE_TIME)
-    } else if event.has_times() && event.has(bindings::PERF_SAMPLE_TIME) {
+        place(event, fields::PERF_SAMPLE_TIME)
+    } else if event.has_times() && event.has(fields::PERF_SAMPLE_TIME) {
         let fields = TRAILER_FIELDS.into_iter().filter(|&one| event.has(one));
         record.len().checked_sub(8 * fields.count())
     } else {
@@ -72,8 +72,8 @@ fn event_of(record: &[u8], events: &[Event]) -> Option<usize> {
     if events.len() == 1 || At(record).u32(0)? != bindings::PERF_RECORD_SAMPLE {
         return Some(0);
     }
-    let place = place(first, bindings::PERF_SAMPLE_IDENTIFIER)
-        .or_else(|| place(first, bindings::PERF_SAMPLE_ID))?;
+    let place = place(first, fields::PERF_SAMPLE_IDENTIFIER)
+        .or_else(|| place(first, fields::PERF_SAMPLE_ID))?;
     let id = At(record).u64(place)?;
     events.iter().position(|event| event.ids.contains(&id))
 }
@@ -120,18 +120,18 @@ impl<'a> Decoder<'a> {
         let event = &self.events[index];
         let at = At(record);
         let field = |field| place(event, field).and_then(|place| at.u64(place));
-        let thread = place(event, bindings::PERF_SAMPLE_TID);
+        let thread = place(event, fields::PERF_SAMPLE_TID);
         let [pid, tid] = match thread {
             Some(place) => [at.u32(place)?, at.u32(place + 4)?],
             None => [0, 0],
         };
-        let mut weight = field(bindings::PERF_SAMPLE_PERIOD).unwrap_or(event.fixed_period());
-        let address = field(bindings::PERF_SAMPLE_IP)?;
+        let mut weight = field(fields::PERF_SAMPLE_PERIOD).unwrap_or(event.fixed_period());
+        let address = field(fields::PERF_SAMPLE_IP)?;
         let mut rest = Rest {
             bytes: record,
             at: self.fixed_end(event),
         };
-        let counts = if event.has(bindings::PERF_SAMPLE_READ) {
+        let counts = if event.has(fields::PERF_SAMPLE_READ) {
             rest.counts(event.read_format)?
         } else {
             Vec::new()
@@ -162,8 +162,8 @@ impl<'a> Decoder<'a> {
             self.chain.push(self.shift.apply(address));
         }
         Some(Sample {
-            time_ns: field(bindings::PERF_SAMPLE_TIME).unwrap_or(0),
-            cpu: place(event, bindings::PERF_SAMPLE_CPU)
+            time_ns: field(fields::PERF_SAMPLE_TIME).unwrap_or(0),
+            cpu: place(event, fields::PERF_SAMPLE_CPU)
                 .and_then(|place| at.u32(place))
                 .unwrap_or(0),
             pid,
@@ -179,10 +179,10 @@ impl<'a> Decoder<'a> {
     /// Offset of the first byte after the fields of fixed size.
     fn fixed_end(&self, event: &Event) -> usize {
         let fields = FIRST_FIELDS.into_iter().chain([
-            bindings::PERF_SAMPLE_ID,
-            bindings::PERF_SAMPLE_STREAM_ID,
-            bindings::PERF_SAMPLE_CPU,
-            bindings::PERF_SAMPLE_PERIOD,
+            fields::PERF_SAMPLE_ID,
+            fields::PERF_SAMPLE_STREAM_ID,
+            fields::PERF_SAMPLE_CPU,
+            fields::PERF_SAMPLE_PERIOD,
         ]);
         HEADER_BYTES + 8 * fields.filter(|&one| event.has(one)).count()
     }
@@ -217,12 +217,12 @@ impl Rest<'_> {
 
     /// The identifier and the count of each event of a group; none for an event without a group.
     fn counts(&mut self, format: u64) -> Option<Vec<(u64, u64)>> {
-        let has = |bit: u32| format & u64::from(bit) != 0;
-        let times = u64::from(has(bindings::PERF_FORMAT_TOTAL_TIME_ENABLED))
-            + u64::from(has(bindings::PERF_FORMAT_TOTAL_TIME_RUNNING));
-        let has_id = has(bindings::PERF_FORMAT_ID);
-        let has_lost = has(bindings::PERF_FORMAT_LOST);
-        if !has(bindings::PERF_FORMAT_GROUP) {
+        let has = |bit: u64| format & bit != 0;
+        let times = u64::from(has(fields::PERF_FORMAT_TOTAL_TIME_ENABLED))
+            + u64::from(has(fields::PERF_FORMAT_TOTAL_TIME_RUNNING));
+        let has_id = has(fields::PERF_FORMAT_ID);
+        let has_lost = has(fields::PERF_FORMAT_LOST);
+        if !has(fields::PERF_FORMAT_GROUP) {
             self.skip(8 * (1 + times + u64::from(has_id) + u64::from(has_lost)))?;
             return Some(Vec::new());
         }
@@ -242,38 +242,38 @@ impl Rest<'_> {
 
     /// The control group, after all fields that precede it.
     fn cgroup(&mut self, event: &Event) -> Option<u64> {
-        if !event.has(bindings::PERF_SAMPLE_CGROUP) {
+        if !event.has(fields::PERF_SAMPLE_CGROUP) {
             return None;
         }
-        if event.has(bindings::PERF_SAMPLE_RAW) {
+        if event.has(fields::PERF_SAMPLE_RAW) {
             let size = At(self.bytes).u32(self.at)?;
             self.skip(4 + u64::from(size))?;
         }
-        if event.has(bindings::PERF_SAMPLE_BRANCH_STACK) {
+        if event.has(fields::PERF_SAMPLE_BRANCH_STACK) {
             let number = self.next()?;
-            if event.branch_fields & u64::from(bindings::PERF_SAMPLE_BRANCH_HW_INDEX) != 0 {
+            if event.branch_fields & fields::PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
                 self.next()?;
             }
             self.skip(number.checked_mul(24)?)?;
         }
-        self.registers(event, bindings::PERF_SAMPLE_REGS_USER, event.user_registers)?;
-        if event.has(bindings::PERF_SAMPLE_STACK_USER) {
+        self.registers(event, fields::PERF_SAMPLE_REGS_USER, event.user_registers)?;
+        if event.has(fields::PERF_SAMPLE_STACK_USER) {
             let size = self.next()?;
             self.skip(if size > 0 { size.checked_add(8)? } else { 0 })?;
         }
         for field in [
-            bindings::PERF_SAMPLE_WEIGHT | bindings::PERF_SAMPLE_WEIGHT_STRUCT,
-            bindings::PERF_SAMPLE_DATA_SRC,
-            bindings::PERF_SAMPLE_TRANSACTION,
+            fields::PERF_SAMPLE_WEIGHT | fields::PERF_SAMPLE_WEIGHT_STRUCT,
+            fields::PERF_SAMPLE_DATA_SRC,
+            fields::PERF_SAMPLE_TRANSACTION,
         ] {
             self.skip(if event.has(field) { 8 } else { 0 })?;
         }
         self.registers(
             event,
-            bindings::PERF_SAMPLE_REGS_INTR,
+            fields::PERF_SAMPLE_REGS_INTR,
             event.interrupt_registers,
         )?;
-        self.skip(if event.has(bindings::PERF_SAMPLE_PHYS_ADDR) {
+        self.skip(if event.has(fields::PERF_SAMPLE_PHYS_ADDR) {
             8
         } else {
             0
@@ -281,7 +281,7 @@ impl Rest<'_> {
         self.next()
     }
 
-    fn registers(&mut self, event: &Event, field: u32, mask: u64) -> Option<()> {
+    fn registers(&mut self, event: &Event, field: u64, mask: u64) -> Option<()> {
         if event.has(field) {
             let abi = self.next()?;
             self.skip(if abi == 0 {
