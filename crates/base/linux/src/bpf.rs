@@ -309,7 +309,9 @@ impl Program {
         // SAFETY: the attributes have no address.
         unsafe { create(command::LINK_CREATE, &mut attributes) }
             .map(|fd| TrafficLink { _fd: fd })
-            .map_err(failed("attach a program to traffic control"))
+            .map_err(failed(
+                "attach a program to traffic control (Linux 6.6 or newer)",
+            ))
     }
 
     /// Runs the program on copies of a frame and carries out its verdicts
@@ -329,7 +331,7 @@ impl Program {
         // SAFETY: the frame outlives the call and has the length stated.
         unsafe { bpf(command::PROGRAM_RUN, &mut attributes) }
             .map(drop)
-            .map_err(failed("run a program on live frames"))
+            .map_err(failed("run a program on live frames (Linux 5.18 or newer)"))
     }
 }
 

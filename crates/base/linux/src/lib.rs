@@ -12,6 +12,7 @@
 //! | [`cpus`] | CPU lists, such as `0-3,8` |
 //! | [`descriptors`] | the limit of open files |
 //! | [`emulator`] | calls to the plugin of an emulator, from inside its machine |
+//! | [`epoll`] | waits of epoll |
 //! | [`interface`] | network interfaces and TAP devices |
 //! | [`mapped_file`] | files that only the kernel reads |
 //! | [`memory`] | anonymous memory, private or shared with forked processes |
@@ -20,6 +21,7 @@
 //! | [`page_cache`] | the part of a file that is in memory |
 //! | [`perf`] | perf events and their ring of samples |
 //! | [`process`] | fork |
+//! | [`root_folder`] | files beneath a folder |
 //! | [`scheduling`] | real-time priority |
 //! | [`tcp`] | the state of a TCP connection |
 //! | [`udp`] | UDP with segmentation and receive offload, and mapped files as its source |
@@ -33,6 +35,7 @@ pub mod clock;
 pub mod cpus;
 pub mod descriptors;
 pub mod emulator;
+pub mod epoll;
 pub mod interface;
 pub mod mapped_file;
 pub mod memory;
@@ -41,6 +44,7 @@ pub mod packet;
 pub mod page_cache;
 pub mod perf;
 pub mod process;
+pub mod root_folder;
 pub mod scheduling;
 pub mod tcp;
 pub mod udp;

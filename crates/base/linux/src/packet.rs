@@ -41,7 +41,16 @@ impl PacketSocket {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let hardware = interface::hardware(&fd, interface)?;
         let socket = Self { fd };
-        socket.option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        if receives {
+            socket
+                .option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
+                .map_err(|error| match error.raw_os_error() {
+                    Some(libc::ENOPROTOOPT) => {
+                        io::Error::other("Linux 4.20 or newer is needed to ignore sent frames")
+                    }
+                    _ => error,
+                })?;
+        }
         // SAFETY: zeros are a valid address.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;

@@ -7,12 +7,12 @@ use std::time::Instant;
 use crate::counters::Counters;
 use crate::error::ServeError;
 use crate::files::entry::{Entry, FileError};
-use crate::files::root::Root;
 use crate::report::Reporter;
 use crate::routes::post_log::PostLog;
 use crate::settings::Settings;
 use perpacket_http::coding::Coding;
 use perpacket_linux::memory::SharedTable;
+use perpacket_linux::root_folder::RootFolder;
 use perpacket_linux::usage::Usage;
 
 /// The shared state.
@@ -21,7 +21,7 @@ pub struct Site {
     /// The settings.
     pub settings: Settings,
     /// The root folder.
-    pub root: Option<Root>,
+    pub root: Option<RootFolder>,
     /// The workers' counters, then the helpers'.
     pub counters: Arc<SharedTable<Counters>>,
     /// The log of POSTs.
@@ -45,7 +45,7 @@ impl Site {
         connection_limit: usize,
     ) -> Result<Self, ServeError> {
         let root = match &settings.root {
-            Some(path) => Some(Root::open(path).map_err(|source| ServeError::Root {
+            Some(path) => Some(RootFolder::open(path).map_err(|source| ServeError::Root {
                 path: path.clone(),
                 source,
             })?),

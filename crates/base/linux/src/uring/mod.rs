@@ -489,25 +489,20 @@ fn unless_broken(result: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Checks that the kernel has io_uring and that this process may use it. Creates no ring.
+/// Checks that this process may create a ring with the options that [`Ring`] needs.
 ///
 /// # Errors
-/// The error is the kernel's reason.
+/// The kernel forbids rings, or is older than 6.1.
 pub fn is_available() -> io::Result<()> {
-    // SAFETY: the kernel checks the null pointer before it uses it. If the system call exists, it
-    // returns EFAULT or EINVAL.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_io_uring_setup,
-            0_u32,
-            ptr::null_mut::<libc::c_void>(),
-        )
-    };
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::ENOSYS | libc::EPERM) if result < 0 => Err(error),
-        _ => Ok(()),
-    }
+    IoUring::<squeue::Entry, cqueue::Entry>::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(1)
+        .map(drop)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) => io::Error::other("Linux 6.1 or newer is needed"),
+            _ => error,
+        })
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use perpacket_linux::clock::thread_cpu_ns;
+use perpacket_linux::epoll::wait;
 use perpacket_timers::TimerWheel;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::set_current_timer_slack;
@@ -485,11 +486,7 @@ impl Worker {
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
         };
-        let space = rustix::buffer::spare_capacity(events);
-        match epoll::wait(&self.epoll, space, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(LoadError::system("epoll")(error.into())),
-        }
+        wait(&self.epoll, events, Some(&timeout)).map_err(LoadError::system("epoll"))
     }
 
     /// Ends the warm-up.

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::epoll::wait;
 use perpacket_timers::TimerWheel;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::set_current_timer_slack;
@@ -178,11 +179,7 @@ impl EventLoop {
             tv_nsec: sleep.subsec_nanos().into(),
         };
         let mut events = core::mem::take(&mut self.events);
-        let space = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.epoll, space, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(LoadError::system("epoll")(error.into())),
-        }
+        wait(&self.epoll, &mut events, Some(&timeout)).map_err(LoadError::system("epoll"))?;
         for event in events.drain(..) {
             match event.data.u64() {
                 LISTENER => self.accept(),

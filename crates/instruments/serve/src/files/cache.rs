@@ -156,12 +156,12 @@ impl CacheHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::root::Root;
+    use perpacket_linux::root_folder::RootFolder;
     use std::fs;
 
     fn entries(count: usize, bytes: usize) -> (tempfile::TempDir, Vec<Arc<Entry>>) {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let root = RootFolder::open(folder.path()).unwrap();
         let load = |number: usize| {
             let name = format!("{number}");
             fs::write(folder.path().join(&name), vec![b'x'; bytes]).unwrap();

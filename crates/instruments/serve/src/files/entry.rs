@@ -10,9 +10,10 @@ use std::sync::atomic::AtomicU64;
 use rustix::io::Errno;
 
 use super::content::Content;
-use super::root::{FileKind, FileVersion, Root, file_version};
+use super::version::{FileKind, FileVersion, file_version};
 use perpacket_http::coding::{Coding, CodingSet};
 use perpacket_http::{content_type, date};
+use perpacket_linux::root_folder::RootFolder;
 
 /// A file, ready to send.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ impl Entry {
     /// # Errors
     /// The file cannot be served.
     pub fn load(
-        root: &Root,
+        root: &RootFolder,
         path: &[u8],
         coding: Coding,
         memory_limit_bytes: u64,
@@ -195,9 +196,10 @@ impl Entry {
     }
 
     /// Whether the file on disk is still this version.
-    pub fn is_current(&self, root: &Root, path: &[u8]) -> bool {
+    pub fn is_current(&self, root: &RootFolder, path: &[u8]) -> bool {
         let same = root
-            .stat(&file_path(path, self.coding))
+            .open_path(&file_path(path, self.coding))
+            .and_then(file_version)
             .is_ok_and(|(kind, version)| kind == FileKind::File && version == self.version);
         same && (self.coding != Coding::Identity || siblings_of(root, path) == self.siblings)
     }
@@ -213,9 +215,10 @@ impl Entry {
 }
 
 /// The codings of the compressed files beside a file.
-fn siblings_of(root: &Root, path: &[u8]) -> CodingSet {
+fn siblings_of(root: &RootFolder, path: &[u8]) -> CodingSet {
     let is_file = |coding: &Coding| {
-        root.stat(&file_path(path, *coding))
+        root.open_path(&file_path(path, *coding))
+            .and_then(file_version)
             .is_ok_and(|(kind, _)| kind == FileKind::File)
     };
     Coding::COMPRESSED
@@ -257,7 +260,7 @@ mod tests {
     fn an_entry_is_current_until_its_file_changes() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a.html"), "one").unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let root = RootFolder::open(folder.path()).unwrap();
         let entry = Entry::load(&root, b"/a.html", Coding::Identity, 100).unwrap();
         assert!(entry.is_current(&root, b"/a.html"));
         assert!(matches!(&entry.body, Body::Memory(content) if ***content == *b"one"));
@@ -271,7 +274,7 @@ mod tests {
     fn folders_and_missing_files_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sub")).unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let root = RootFolder::open(folder.path()).unwrap();
         let rejection = |path: &[u8]| Entry::load(&root, path, Coding::Identity, 9).unwrap_err();
         assert_eq!(rejection(b"/sub"), FileError::Folder);
         assert_eq!(rejection(b"/sub/"), FileError::Missing);

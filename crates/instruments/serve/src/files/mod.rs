@@ -1,8 +1,8 @@
-//! Files: the root folder, the cache, prebuilt responses, and helper threads that read cold files.
+//! Files: the cache, prebuilt responses, and helper threads that read cold files.
 
 pub mod cache;
 pub mod content;
 pub mod entry;
 pub mod helper_threads;
 pub mod prebuilt;
-pub mod root;
+pub mod version;

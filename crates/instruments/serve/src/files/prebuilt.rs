@@ -121,14 +121,14 @@ fn build(entry: &Entry, write_head: impl FnOnce(&mut Vec<u8>)) -> Option<Arc<Con
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::root::Root;
     use perpacket_http::coding::Coding;
+    use perpacket_linux::root_folder::RootFolder;
     use std::fs;
 
     fn entry(size: usize) -> Arc<Entry> {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), vec![b'x'; size]).unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let root = RootFolder::open(folder.path()).unwrap();
         Arc::new(Entry::load(&root, b"/a", Coding::Identity, 1 << 20).unwrap())
     }
 

@@ -212,7 +212,7 @@ pub fn cgi_page(root: &std::path::Path, query: &[u8], peer: IpAddr) -> std::io::
     };
     let path = normalize_path(file).map_err(|_| refused())?;
     let name = crate::files::entry::file_path(&path, Coding::Identity);
-    let root = crate::files::root::Root::open(root)?;
+    let root = perpacket_linux::root_folder::RootFolder::open(root)?;
     let mut page = page_top("/specweb99/cgi", query, peer);
     std::io::Read::read_to_end(&mut std::fs::File::from(root.open_file(&name)?), &mut page)?;
     page.extend_from_slice(PAGE_END);

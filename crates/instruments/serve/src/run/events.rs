@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use rustix::buffer::spare_capacity;
+use perpacket_linux::epoll::wait;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -108,14 +108,14 @@ pub fn run(
     while !halt.load(Ordering::Relaxed) {
         events.clear();
         let timeout = this.timeout();
-        this.wait(&mut events, timeout.as_ref())?;
+        wait(&this.epoll, &mut events, timeout.as_ref())?;
         let few = (1..COALESCE_BELOW).contains(&events.len()) && this.deferred.is_empty();
         if let Some(time) =
             coalesce.filter(|_| few && this.connections.len() >= COALESCE_CONNECTIONS)
         {
             // A signal may end the wait early, which is harmless.
             let _ = nanosleep(&time);
-            this.wait(&mut events, Some(&NO_WAIT))?;
+            wait(&this.epoll, &mut events, Some(&NO_WAIT))?;
         }
         this.run_once(&events)?;
     }
@@ -136,14 +136,6 @@ fn coalescing(coalesce_us: u64) -> Option<Timespec> {
 }
 
 impl Loop<'_> {
-    /// Appends the ready events.
-    fn wait(&self, events: &mut Vec<Event>, timeout: Option<&Timespec>) -> io::Result<()> {
-        match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Handles events, deferred requests and time-outs.
     fn run_once(&mut self, events: &[Event]) -> io::Result<()> {
         self.handler.worker.clock.tick();

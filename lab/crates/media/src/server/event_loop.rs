@@ -16,7 +16,6 @@ use crate::wire::rtsp::{Limits, MessageOrFrame, Request, Status, parse_next};
 use perpacket_linux::clock::{monotonic_ns, realtime_ns};
 use perpacket_linux::descriptors;
 use perpacket_timers::TimerWheel;
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use socket2::SockAddr;
 
@@ -164,8 +163,8 @@ impl EventLoop {
                 tv_nsec: (wait % 1_000_000_000) as i64,
             };
             events.clear();
-            // The only possible error is an interrupted wait, which has no events.
-            let _ = epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout));
+            // An error has no events.
+            let _ = perpacket_linux::epoll::wait(&self.poll, &mut events, Some(&timeout));
             for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token {

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
@@ -14,7 +13,8 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::wire::layout::PROBE_BYTES;
 use crate::wire::{LayoutError, PacketLayout};
 use perpacket_linux::mapped_file::MappedFile;
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, accessat, openat, openat2};
+use perpacket_linux::root_folder::RootFolder;
+use rustix::fs::{Access, AtFlags, accessat};
 use thiserror::Error;
 
 use super::block::BlockTable;
@@ -75,16 +75,15 @@ pub(super) enum OpenError {
 /// The media of a root folder.
 #[derive(Debug)]
 pub(super) struct Library {
-    root: OwnedFd,
+    root: RootFolder,
     maps_files: bool,
     known: Mutex<HashMap<String, Entry>>,
 }
 
 impl Library {
     pub(super) fn new(root: &Path, maps_files: bool) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
-            root: openat(CWD, root, flags, Mode::empty())?,
+            root: RootFolder::open(root)?,
             maps_files,
             known: Mutex::default(),
         })
@@ -93,7 +92,7 @@ impl Library {
     /// Checks that this process may read the root folder.
     pub(super) fn check_access(&self) -> io::Result<()> {
         let access = Access::READ_OK | Access::EXEC_OK;
-        Ok(accessat(&self.root, ".", access, AtFlags::EACCESS)?)
+        Ok(accessat(self.root.folder(), ".", access, AtFlags::EACCESS)?)
     }
 
     /// Opens a medium, or returns the open one. This reads from the disk, so event loops must not
@@ -103,12 +102,7 @@ impl Library {
             name: name.to_owned(),
             error,
         };
-        // Without NONBLOCK, opening a pipe would wait for a writer. Links inside the root are
-        // followed.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let file = openat2(&self.root, name, flags, Mode::empty(), resolve)
-            .map_err(|error| missing(error.into()))?;
+        let file = self.root.open_file(name.as_bytes()).map_err(missing)?;
         let file = File::from(file);
         let metadata = file.metadata().map_err(missing)?;
         if !metadata.is_file() {

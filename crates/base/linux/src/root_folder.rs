@@ -1,8 +1,8 @@
-//! The root folder, and opening files beneath it.
+//! A folder of files that clients may name, and opening files beneath it.
 //!
 //! The kernel resolves a path with `openat2` and RESOLVE_BENEATH: neither `..` nor a symbolic link
 //! leads out of the root, even if a folder is moved at the same time. If the kernel has no
-//! `openat2` (before Linux 5.6) or a seccomp filter forbids it, [`Root`] opens each folder of the
+//! `openat2` (before Linux 5.6) or a seccomp filter forbids it, [`RootFolder`] opens each folder of the
 //! path in turn and follows no links.
 
 use std::io;
@@ -12,9 +12,9 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
-/// An open folder.
+/// An open folder, as the root of paths.
 #[derive(Debug)]
-pub struct Root {
+pub struct RootFolder {
     folder: OwnedFd,
     kernel_resolves: bool,
 }
@@ -28,30 +28,7 @@ const READ: OFlags = OFlags::RDONLY
 /// Flags to open a path without the file's content.
 const STAT: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Identifies a file and a version of its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileVersion {
-    device: u64,
-    /// The inode number.
-    pub inode: u64,
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// Last change of the content, in nanoseconds since 1970.
-    pub modified_ns: i128,
-}
-
-/// The kind of a directory entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A folder.
-    Folder,
-    /// A pipe, a device, a socket.
-    Other,
-}
-
-impl Root {
+impl RootFolder {
     /// Opens the folder.
     ///
     /// # Errors
@@ -79,12 +56,12 @@ impl Root {
         Ok(self.resolve(path, READ)?)
     }
 
-    /// The kind and version of a path, without opening it for reading.
+    /// Opens a path only to read its status.
     ///
     /// # Errors
     /// The errors of [`Self::open_file`].
-    pub fn stat(&self, path: &[u8]) -> io::Result<(FileKind, FileVersion)> {
-        file_version(self.resolve(path, STAT)?)
+    pub fn open_path(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        Ok(self.resolve(path, STAT)?)
     }
 
     fn resolve(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -128,26 +105,6 @@ impl Root {
     }
 }
 
-/// The kind and version of an open file.
-///
-/// # Errors
-/// The errors of fstat(2).
-pub fn file_version(file: impl AsFd) -> io::Result<(FileKind, FileVersion)> {
-    let status = fstat(file)?;
-    let kind = match FileType::from_raw_mode(status.st_mode) {
-        FileType::RegularFile => FileKind::File,
-        FileType::Directory => FileKind::Folder,
-        _ => FileKind::Other,
-    };
-    let version = FileVersion {
-        device: status.st_dev,
-        inode: status.st_ino,
-        size_bytes: status.st_size as u64,
-        modified_ns: i128::from(status.st_mtime) * 1_000_000_000 + i128::from(status.st_mtime_nsec),
-    };
-    Ok((kind, version))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,7 +112,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     /// One root for each way of resolving paths.
-    fn roots() -> (tempfile::TempDir, [Root; 2]) {
+    fn roots() -> (tempfile::TempDir, [RootFolder; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("a")).unwrap();
@@ -164,9 +121,9 @@ mod tests {
         symlink("../secret", root.join("up")).unwrap();
         symlink("/etc/passwd", root.join("far")).unwrap();
         symlink("../..", root.join("a/out")).unwrap();
-        let mut by_steps = Root::open(&root).unwrap();
+        let mut by_steps = RootFolder::open(&root).unwrap();
         by_steps.kernel_resolves = false;
-        (folder, [Root::open(&root).unwrap(), by_steps])
+        (folder, [RootFolder::open(&root).unwrap(), by_steps])
     }
 
     #[test]
@@ -182,7 +139,7 @@ mod tests {
                 b"a/../../secret",
             ] {
                 assert!(root.open_file(out).is_err(), "{root:?} {out:?}");
-                assert!(root.stat(out).is_err());
+                assert!(root.open_path(out).is_err());
             }
         }
     }
