@@ -278,7 +278,7 @@ impl<'a> File<'a> {
     /// Why the recording is not of all processes on its processors; `None` if it is.
     pub fn part(&self) -> Option<String> {
         // perf stores the processor in samples only if it records processors, not processes.
-        let by_process = |event: &Event| !event.is_dummy() && !event.has(bindings::PERF_SAMPLE_CPU);
+        let by_process = |event: &Event| !event.is_dummy() && !event.has(fields::PERF_SAMPLE_CPU);
         let option = self.command.iter().take_while(|word| *word != "--");
         let option = option.into_iter().find(|word| limits_processes(word));
         match option {
