@@ -39,7 +39,7 @@ def _(mo):
 
 @app.cell
 def _(perpacket):
-    short = [("run.warmup_packets", 10_000), ("run.packets", 30_000)]
+    short = {"run.warmup_packets": 10_000, "run.packets": 30_000}
     handoff = perpacket.simulate("W-1024-P-N-FCFS-400", overrides=short, timeline=True)
     handoff
     return (handoff,)
@@ -140,7 +140,7 @@ def _(profile):
 
 @app.cell
 def _(profile):
-    gain = float(profile.laws(offloaded=1.0).gain)
+    gain = profile.gain(offloaded=1.0)
     print(f"the gain of offload is at most {100 * gain:.0f} %")
     return (gain,)
 

@@ -236,15 +236,17 @@ def test_no_module_imports_itself_through_others() -> None:
         left = {name: below for name, below in left.items() if name not in free}
 
 
-def run_imports(tree: ast.Module) -> set[str]:
-    """The modules of `perpacket` that a module runs, at its import or in a function.
-
-    Imports for types alone run nothing.
-    """
+def without_types(tree: ast.Module) -> ast.Module:
+    """A module without its imports for types alone, which run nothing."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
-    return imported(tree) & MODULES.keys()
+    return tree
+
+
+def run_imports(tree: ast.Module) -> set[str]:
+    """The modules of these packages that a module runs, at its import or in a function."""
+    return imported(without_types(tree)) & MODULES.keys()
 
 
 def canonical(name: str) -> str:
@@ -271,7 +273,7 @@ def test_modules_import_the_declared_packages_and_every_declared_one_is_imported
             *(project["optional-dependencies"][extra] if extra else ()),
         )
     }
-    trees = (ast.parse(file.read_text()) for file in PACKAGES[package].rglob("*.py"))
+    trees = (without_types(ast.parse(file.read_text())) for file in PACKAGES[package].rglob("*.py"))
     names = {name.partition(".")[0] for tree in trees for name in imported(tree)}
     others = names - set(sys.stdlib_module_names) - set(PACKAGES) - OF_THE_SYSTEM
     distributions = packages_distributions()

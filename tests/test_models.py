@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perpacket.analysis import network_share
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
 from perpacket_lab.models import (
@@ -20,7 +21,6 @@ from perpacket_lab.models import (
     data_movement,
     handoff,
     laws,
-    profiled,
     saturation,
     segments,
 )
@@ -311,9 +311,9 @@ def test_perl_at_half_its_cost_gains_what_both_readings_of_the_document_give(
 
 def test_a_part_that_the_profile_does_not_have_is_an_error_that_lists_the_parts() -> None:
     document = {"parts": {"costs": {"perl": {"share": 0.7}, "tls": {"share": 0.1}}}}
-    assert profiled.part_share(document, "perl", "profile.json") == 0.7
+    assert network_share.part_share(document, "perl", "profile.json") == 0.7
     with pytest.raises(ConfigurationError, match="no part 'php'; there are perl, tls"):
-        profiled.part_share(document, "php", "profile.json")
+        network_share.part_share(document, "php", "profile.json")
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_the_network_share_is_read_from_a_profile(
     assert found["network_share"] == pytest.approx(0.5)
     assert found["gain"] == pytest.approx(1.0)
     with pytest.raises(ConfigurationError, match="expected layers"):
-        profiled.network_share({}, "empty")
+        network_share.network_share({}, "empty")
 
 
 def test_a_profile_without_network_time_has_nothing_to_offload(

@@ -14,13 +14,13 @@ import pytest
 import perpacket
 from invented import BASELINE, HOSTILE, RATES
 from perpacket.errors import ConfigurationError
+from perpacket.results import MeasuredProfile
+from perpacket.show import markup
 from perpacket_lab.analysis import run_comparison
 from perpacket_lab.analysis.analysis import Analysis
 from perpacket_lab.run import start
 from perpacket_lab.run.directory import RunDirectory
-from perpacket_lab.show.notebook import markup
-from perpacket_lab.show.notebook.profiles import Profile
-from perpacket_lab.show.notebook.runs import StudyRun, TwoRuns
+from perpacket_lab.show.notebook.runs import RunDifference, StudyRun
 from perpacket_lab.show.notebook.simulated import SimulatedRun
 from perpacket_lab.study.study import Study
 
@@ -132,7 +132,7 @@ def test_two_runs_show_what_changed(
             content = json.loads(file.read_text())
             content["result"]["requests_per_s"] /= 2
             file.write_text(json.dumps(content))
-    changed = TwoRuns(run_comparison.compare(run_directory, second, ["requests_per_s"]))
+    changed = RunDifference(run_comparison.compare(run_directory, second, ["requests_per_s"]))
     assert len(changed) == len(RATES)
     frame = changed.to_polars()
     assert frame["interval.value"].to_list() == pytest.approx([0.5] * len(RATES))
@@ -149,7 +149,7 @@ def test_a_profile_has_its_network_share_and_the_gain_of_offload(tmp_path: Path)
     file.write_text(json.dumps({"backend": "cpu-clock", "layers": LAYERS}))
     profile = perpacket.read_profile(file)
     assert profile.network_share == pytest.approx(0.25)
-    assert float(profile.laws().gain) == pytest.approx(1 / 3)
+    assert profile.gain() == pytest.approx(1 / 3)
     assert profile.to_polars()["layer"].to_list() == list(LAYERS)
     assert dict(values(profile.plot(), "layer", "value"))["tcp"] == 600.0
     placed = {name: (share, gain) for name, share, gain
@@ -160,7 +160,7 @@ def test_a_profile_has_its_network_share_and_the_gain_of_offload(tmp_path: Path)
 
 def test_a_profile_of_counters_is_drawn_in_shares() -> None:
     shares = {name: {"share": layer["share"]} for name, layer in LAYERS.items()}
-    profile = Profile({"layers": shares}, "counted.json")
+    profile = MeasuredProfile({"layers": shares}, "counted.json")
     assert dict(values(profile.plot(), "layer", "value"))["user"] == 0.5
 
 
@@ -192,16 +192,17 @@ def test_public_names_are_loaded_at_their_first_use() -> None:
 
     code = (
         "import sys, perpacket\n"
-        "from perpacket import simulate, run_study, open_run, compare_runs, read_profile\n"
+        "from perpacket import simulate, run_study, open_run, compare, read_profile\n"
         "heavy = {'altair', 'polars', 'jinja2', 'vl_convert', 'numpy'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert set(perpacket.HOMES) < set(perpacket.__all__)
+    assert dir(perpacket) == sorted(perpacket.__all__)
+    assert all(getattr(perpacket, name) for name in perpacket.__all__)
 
 
 def test_an_idle_profile_has_no_gain() -> None:
     layers = {"idle": {"share": 1.0, "cpu_ns_per_packet": None}}
-    shown = Profile({"layers": layers}, "idle.json")._repr_html_()
+    shown = MeasuredProfile({"layers": layers}, "idle.json")._repr_html_()
     assert "the gain by offload is at most 0 %" in shown

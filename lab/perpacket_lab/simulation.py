@@ -30,7 +30,7 @@ from __future__ import annotations
 import json
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,9 @@ from perpacket.errors import (
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+Overrides = Mapping[str, str | float] | Sequence[tuple[str, str | float]]
+"""Values of parameters, by name or as pairs."""
 
 Result = dict[str, object]
 """The result of a run: the object the core writes as JSON."""
@@ -74,9 +77,9 @@ class Simulation:
     """One prepared run of one configuration.
 
     `configuration` is the shorthand of OSDI 2006, Table 3 (`W-1024-P-N-FCFS-400`), or `bulk` for
-    the bulk sender of TR05-450. `overrides` are (parameter, value) pairs, as
-    `("nic.lowat", "128")`; a value may be a number. `trace` is a file of recorded
-    requests that replace the synthesized ones. Equal arguments lead to equal results, bit for bit.
+    the bulk sender of TR05-450. `overrides` maps parameters to values, as `{"nic.lowat": 128}`.
+    `trace` is a file of recorded requests that replace the synthesized ones. Equal arguments lead
+    to equal results, bit for bit.
 
     Raises `ConfigurationError` naming the parameter and the allowed values, `TraceError` when the
     trace cannot be used, `MachineLacks` when the compiled core is not installed.
@@ -87,8 +90,8 @@ class Simulation:
         configuration: str,
         *,
         seed: int = 1,
-        overrides: Sequence[tuple[str, str | float]] = (),
-        trace: Path | None = None,
+        overrides: Overrides = (),
+        trace: str | Path | None = None,
         timeline: bool = False,
     ) -> None:
         """Prepare the run; nothing is simulated yet."""
@@ -197,17 +200,23 @@ def whole_number(parameter: str, value: int, most: int) -> int:
     return number
 
 
-def setting_pairs(overrides: Sequence[tuple[str, str | float]]) -> list[tuple[str, str]]:
+def setting_pairs(overrides: Overrides) -> list[tuple[str, str]]:
     """Overrides as pairs of texts; raises `ConfigurationError` for other values."""
+    pairs = overrides.items() if isinstance(overrides, Mapping) else overrides
     try:
-        return [(str(name), str(value)) for name, value in overrides]
+        return [(str(name), text_of(value)) for name, value in pairs]
     except (TypeError, ValueError):
         raise ConfigurationError(
             f"overrides = {overrides!r} cannot be used",
             parameter="overrides",
             value=repr(overrides),
-            allowed='expected pairs of a parameter and its value, as [("nic.lowat", "128")]',
+            allowed='expected a mapping of parameters to values, as {"nic.lowat": 128}',
         ) from None
+
+
+def text_of(value: str | float) -> str:
+    """A value as the parser of parameters reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def load_core() -> ModuleType:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from perpacket.analysis.network_share import NETWORK_LAYERS
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.models.profiled import NETWORK_LAYERS
 
 MOST_SHARE: Final = 0.99
 """The gain is computed for no larger share: it grows without limit as the share approaches 1."""

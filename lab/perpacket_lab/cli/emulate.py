@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from perpacket.cli.quantities import size_bytes
 
 if TYPE_CHECKING:
     from perpacket_lab.emulate.session import Guest, Session
+    from perpacket_lab.show.notebook.emulated import EmulatedRun
 
 EXAMPLES = (
     "Examples: perpacket emulate --server nginx --connections 32 · perpacket emulate --server bulk "
@@ -187,6 +188,7 @@ def emulate(
     """
     if context.invoked_subcommand is not None:
         return
+    from perpacket_lab import api
     from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
     settings = Settings(
@@ -205,10 +207,16 @@ def emulate(
         check_destination("--record", record)
         size_mb = (settings.frames + settings.warmup) * RECORD_BYTES / 1e6
         progress.note(f"the recording needs about {size_mb:,.0f} MB", quiet)
-    session = open_session(guest(kernel, modules, settings.scenario.command, server_files), quiet)
     with progress.of_share(quiet) as report:
-        document = session.emulate(settings, report, workers=workers or 0, record=record)
-    show(document, output_format)
+        run = api.emulate(
+            settings,
+            guest(kernel, modules, settings.scenario.command, server_files),
+            workers=workers or 0,
+            record=record,
+            on_stage=stage(quiet),
+            on_progress=report,
+        )
+    show(run, output_format)
 
 
 @app.command(epilog="Example: perpacket emulate prepare --kernel /boot/vmlinuz-6.1.0-28-amd64")
@@ -290,8 +298,10 @@ def replay(
     """Count the misses of other caches on a recording; an emulation would count the same."""
     from perpacket_lab.emulate.replay import replay as replayed
     from perpacket_lab.emulate.settings import Memory
+    from perpacket_lab.show.notebook.emulated import EmulatedRun
 
-    show(replayed(file, Memory.of(l1, l2, policy, prefetch, tlb, dma), cycles), output_format)
+    memory = Memory.of(l1, l2, policy, prefetch, tlb, dma)
+    show(EmulatedRun(replayed(file, memory, cycles)), output_format)
 
 
 @app.command(epilog="Example: perpacket emulate footprint bulk.rec --name linux-6.12")
@@ -326,19 +336,21 @@ def open_session(guest: Guest, quiet: bool) -> Session:
     """Open the session of a guest. A note reports the boot of the guest, which takes a minute."""
     from perpacket_lab.emulate.session import open_session as opened
 
-    stage: Callable[[str], None] = lambda text: progress.note(f"{text} ...", quiet)  # noqa: E731
-    return opened(guest, stage)
+    return opened(guest, stage(quiet))
 
 
-def show(document: dict[str, Any], output_format: Format) -> None:
-    """Print a document."""
-    from perpacket_lab.show import emulation
+def stage(quiet: bool) -> Callable[[str], None]:
+    """A function that prints what is prepared."""
+    return lambda text: progress.note(f"{text} ...", quiet)
 
+
+def show(run: EmulatedRun, output_format: Format) -> None:
+    """Print the result of an emulation."""
     if output_format is Format.JSON:
-        output.write_json(document)
+        output.write_json(run.as_dict())
         return
-    output.write_line(emulation.headline(document))
-    for table in emulation.tables(document):
+    output.write_line(run.headline)
+    for table in run.tables():
         output.write_text_table(table)
-    for limit in document["limits"]:
+    for limit in run.document["limits"]:
         output.write_line(f"note: {limit}")

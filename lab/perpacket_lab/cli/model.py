@@ -188,8 +188,8 @@ def part(
 
     Prints the gain with the network unchanged, and the gain with the network offloaded too (LAWS).
     """
+    from perpacket.analysis import network_share as profiled
     from perpacket_lab.models import laws as model
-    from perpacket_lab.models import profiled
 
     if (share is None) == (name is None) or (name is not None) != (profile is not None):
         raise ConfigurationError(
@@ -235,7 +235,7 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
 
     Raises `ConfigurationError` unless exactly one of both is given.
     """
-    from perpacket_lab.models import profiled
+    from perpacket.analysis import network_share as profiled
 
     if (network_share is None) == (profile is None):
         raise ConfigurationError(
@@ -538,7 +538,8 @@ def check_io(io_bandwidth: int, is_described: bool) -> None:
 
 def measured_server(bench: Path | None, io_bandwidth: int | None, quiet: bool) -> Server:
     """A catalogue server for this machine, or for the machine of a `bench memory` report."""
-    from perpacket_lab.models import bandwidth, profiled
+    from perpacket.analysis import network_share as profiled
+    from perpacket_lab.models import bandwidth
     from perpacket_lab.models.bounds import Server as Described
 
     if bench is None:

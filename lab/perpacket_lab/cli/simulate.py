@@ -46,13 +46,6 @@ EXPLANATION_TITLES = {
     "queues": "waiting jobs in each queue, per {unit}",
 }
 
-LAYER_EVENTS = (
-    "cycles_per_packet",
-    "instructions_per_packet",
-    "l1d_misses_per_packet",
-    "l2_misses_per_packet",
-)
-
 
 ConfigurationArgument = Annotated[
     str,
@@ -136,6 +129,7 @@ def simulate(
 
     - MIPS: the NIC's million instructions per second
     """
+    from perpacket_lab.show.notebook.simulated import SimulatedRun
     from perpacket_lab.simulation import Simulation, run_cancellable
 
     if timeline is not None:
@@ -174,7 +168,8 @@ def simulate(
     elif output_format is Format.JSON:
         output.write_text(text if text.endswith("\n") else text + "\n")
     else:
-        print_result(result)
+        for table in SimulatedRun(result).tables():
+            output.write_text_table(table)
     check_conserved(result, run)
 
 
@@ -204,26 +199,6 @@ def print_parameters(configuration: str, parameters: list[Parameter], form: Form
     ]
     title = f"Parameters of {configuration}"
     output.write_table(title, ("parameter", "value", "unit", "source"), rows, right=("value",))
-
-
-def print_result(result: Mapping[str, object]) -> None:
-    """Print the result as tables: its numbers, then the layers. Names end in their units."""
-    from perpacket.analysis.statistics import number_text
-    from perpacket_lab.study.quantities import flatten
-
-    title = f"{result.get('configuration')}, seed {result.get('seed')}"
-    skipped = {"schema", "configuration", "seed", "layers"}
-    numbers = {key: value for key, value in result.items() if key not in skipped}
-    rows = [(name, number_text(value)) for name, value in flatten(numbers)]
-    output.write_table(title, ("quantity", "value"), rows, right=("value",))
-    layers = result.get("layers")
-    if isinstance(layers, Mapping) and layers:
-        table = [
-            (name, *(number_text(events.get(event)) for event in LAYER_EVENTS))
-            for name, events in layers.items()
-        ]
-        title = "Host, by layer (packets are frames sent and received)"
-        output.write_table(title, ("layer", *LAYER_EVENTS), table, right=LAYER_EVENTS)
 
 
 def print_explanation(run: str, explanation: Mapping[str, object], form: Format) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from perpacket.cli import output, progress
 from perpacket.cli.options import Format, FormatOption, QuietOption
 from perpacket.cli.quantities import seconds_from
 from perpacket.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from perpacket.advise.advice import Report
 
 EXAMPLE = "Example: perpacket advise --pid $(pidof -s nginx)"
 
@@ -76,8 +73,7 @@ def advise(
 
     Changes nothing. A profile needs the same rights as perf. Notes list what cannot be read.
     """
-    from perpacket.advise import advice, observation
-    from perpacket.advise import profile as profiles
+    from perpacket import api
     from perpacket.show import advice as shown
 
     if folded is not None and profile is None:
@@ -89,12 +85,17 @@ def advise(
         )
     if profile is None:
         progress.note(f"profiling for {duration:g} s ...", quiet)
-        seen = observation.observe(duration, pid, interface, requests)
-    else:
-        seen = observation.of_profile(profiles.read(profile, folded), pid, interface)
-    report: Report = advice.advise(seen)
+    result = api.advise(
+        duration,
+        pid=pid,
+        interface=interface,
+        requests=requests,
+        profile=profile,
+        folded=folded,
+    )
+    report = result.report
     if output_format is Format.JSON:
-        output.write_json(shown.document(report))
+        output.write_json(result.as_dict())
         return
     columns = max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
     for line in shown.lines(report, columns):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from perpacket.cli import output, progress
 from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, RunFailed
+from perpacket.show.text_table import rich_table
 
 if TYPE_CHECKING:
     from perpacket.measure.hosts.watch import State, Watch
@@ -94,7 +95,7 @@ def refresh(rounds: Iterator[list[State]]) -> None:
     with Live("connecting ...", console=Console(), screen=True, auto_refresh=False) as screen:
         for states in rounds:
             found = shown.table(states)
-            table = output.rich_table(found.headings, found.rows, found.right)
+            table = rich_table(found.headings, found.rows, found.right)
             screen.update(table, refresh=True)
 
 

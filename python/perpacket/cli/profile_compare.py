@@ -65,6 +65,7 @@ def compare(
 
     Prints the traffic first, because a ratio of costs means little if the packets differ.
     """
+    from perpacket import api
     from perpacket.analysis import profile_comparison, ratios
     from perpacket.show import profile_comparison as shown
 
@@ -72,13 +73,7 @@ def compare(
         lab.require("--svg")
         check_destination("--svg", svg)
     rules = [ratios.read_rule(text) for text in fail_if or []]
-    found = profile_comparison.compare(
-        profile_comparison.read(first),
-        profile_comparison.read(second),
-        unit=per,
-        paired=paired,
-        rules=rules,
-    )
+    found = api.compare_profiles(first, second, unit=per, paired=paired, rules=rules).compared
     if output_format is Format.JSON:
         output.write_json(shown.document(found))
     else:

@@ -184,6 +184,7 @@ def trial(
     restores every setting at its end. If the trial is killed, a process that outlives it restores
     them. If that process was killed too, use `perpacket trial --undo`.
     """
+    from perpacket import api
     from perpacket.advise import trial as trials
 
     if undo_left:
@@ -214,7 +215,7 @@ def trial(
             output.write_line(line)
         return
     with progress.of_share(quiet) as report:
-        outcome = trials.run(plan, report)
+        outcome = api.trial(plan=plan, on_progress=report).outcome
     print_outcome(outcome, output_format, quiet)
     end(outcome)
 

@@ -36,13 +36,15 @@ def flame_graph(found: ProfileComparison) -> str:
     """
     unit = f"{MEASURES[found.measure]} a {found.unit}"
     return drawing.standalone(
-        _chart(found, unit),
+        chart(found),
         title=f"Cost of B in {unit}, coloured by its difference to A",
         description=headline(found),
     )
 
 
-def _chart(found: ProfileComparison, unit: str) -> Chart:
+def chart(found: ProfileComparison, width: int = chart_style.WIDE) -> Chart:
+    """The cost by layer and kind of work, coloured by the difference; `width` is in CSS pixels."""
+    unit = f"{MEASURES[found.measure]} a {found.unit}"
     cells = _rectangles(found)
     widest = max((abs(float(str(one["difference"]))) for one in cells), default=0.0) or 1.0
     position = alt.X("begin:Q", title=unit, scale=alt.Scale(nice=False))
@@ -67,8 +69,8 @@ def _chart(found: ProfileComparison, unit: str) -> Chart:
         .mark_text(color=palette.INK.light)
         .encode(x=alt.X("middle:Q"), text="name:N")
     )
-    chart = chart_style.layered(areas, names)
-    return chart_style.styled(chart_style.fitted(chart, chart_style.WIDE, 3 * ROW_PX))
+    drawn = chart_style.layered(areas, names)
+    return chart_style.styled(chart_style.fitted(drawn, width, 3 * ROW_PX))
 
 
 def _rectangles(found: ProfileComparison) -> list[dict[str, object]]:

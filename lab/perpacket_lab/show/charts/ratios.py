@@ -24,7 +24,11 @@ WIDEST: Final = 2.0
 
 
 def ratio_chart(
-    found: Sequence[Claim[Pair]], *, quantity: str, width: int = chart_style.WIDE
+    found: Sequence[Claim[Pair]],
+    *,
+    quantity: str,
+    width: int = chart_style.WIDE,
+    title: str = "",
 ) -> alt.LayerChart:
     """The ratios of one quantity that have an interval; there must be at least one."""
     rows = [
@@ -36,7 +40,7 @@ def ratio_chart(
         for ratio in found
         if ratio.value is not None and ratio.quantity == quantity
     ]
-    title = f"{quantity}: second run over the first"
+    title = title or f"{quantity}: second run over the first"
     return ratios(pl.DataFrame(rows, schema=SCHEMA), title=title, width=width)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from perpacket.errors import ConfigurationError
-from perpacket_lab.show.notebook import markup
+from perpacket.results import Result
+from perpacket.show import markup
+from perpacket.show.text_table import TextTable
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.quantities import flatten
 
@@ -21,13 +23,44 @@ if TYPE_CHECKING:
     from perpacket_lab.analysis.published import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
     from perpacket_lab.show.charts.chart_style import Chart
+    from perpacket_lab.show.tables import Table
+
+
+MOST_ROWS = 20
+"""Rows that a notebook shows. `to_polars()` has all rows."""
+
+
+def report_table(content: Table) -> str:
+    """The first rows of a table of the report."""
+    rows = [
+        [f"{cell.text}\n{cell.remark}".strip() for cell in row] for row in content.rows[:MOST_ROWS]
+    ]
+    rest = len(content.rows) - len(rows)
+    caption = f"{content.caption}; {rest} rows more" if rest else content.caption
+    return markup.table(caption, content.columns, rows, content.numeric)
 
 
 @dataclass(frozen=True)
-class StudyRun:
+class StudyRun(Result):
     """A run of a study, finished or not."""
 
     analysis: Analysis
+
+    def tables(self) -> Sequence[TextTable]:
+        """The results with their intervals, beside published values if there are any."""
+        from perpacket_lab.show import terminal
+
+        return terminal.tables_of(self.analysis)
+
+    def as_dict(self) -> Mapping[str, object]:
+        """The analysis of the run."""
+        from perpacket_lab.show import json
+
+        return json.analysis(self.analysis, self.analysis.run.report_path)
+
+    def records(self) -> Sequence[Mapping[str, object]]:
+        """A row for each observation."""
+        return self.analysis.observations.to_dicts()
 
     def to_polars(self) -> pl.DataFrame:
         """A row for each observation: see `RunDirectory.observations`."""
@@ -96,7 +129,7 @@ class StudyRun:
                 markup.heading(study.title),
                 *map(markup.paragraph, parts),
                 markup.bullet_list(found),
-                markup.report_table(tables.means_table(self.analysis)),
+                report_table(tables.means_table(self.analysis)),
                 markup.paragraph(f"plot() draws these charts: {'; '.join(self.figures)}"),
             )
         )
@@ -154,12 +187,12 @@ class Comparisons(Sequence["Comparison"]):
         from perpacket_lab.show import tables
 
         analysis = self.run.analysis
-        table = markup.report_table(tables.comparison_table(analysis))
+        table = report_table(tables.comparison_table(analysis))
         return markup.paragraph(analysis.headline) + table
 
 
 @dataclass(frozen=True)
-class TwoRuns(Sequence["Claim[Pair]"]):
+class RunDifference(Sequence["Claim[Pair]"], Result):
     """The ratios of the second of two runs to the first, by quantity and point."""
 
     compared: RunComparison
@@ -172,10 +205,20 @@ class TwoRuns(Sequence["Claim[Pair]"]):
         """The number of ratios."""
         return len(self.compared.ratios)
 
-    def to_polars(self) -> pl.DataFrame:
-        """A row for each quantity and point, with dotted names: `interval.low`."""
-        import polars
+    def tables(self) -> Sequence[TextTable]:
+        """The ratios with their verdicts."""
+        from perpacket_lab.show import terminal
 
+        return (terminal.run_comparison_table(self.compared),)
+
+    def as_dict(self) -> Mapping[str, object]:
+        """All ratios, remarks and rules."""
+        from perpacket_lab.show import json
+
+        return json.run_comparison(self.compared)
+
+    def records(self) -> Sequence[Mapping[str, object]]:
+        """A row for each quantity and point, with dotted names: `interval.low`."""
         rows = [
             {
                 "point": ratio.subject,
@@ -186,7 +229,7 @@ class TwoRuns(Sequence["Claim[Pair]"]):
             }
             for ratio in self.compared.ratios
         ]
-        return polars.DataFrame([dict(flatten(row)) for row in rows], infer_schema_length=None)
+        return [dict(flatten(row)) for row in rows]
 
     def plot(self, quantity: str = "", *, width: int = 800) -> Chart:
         """One quantity's ratios with their intervals, a row for each point; 1 is no change.

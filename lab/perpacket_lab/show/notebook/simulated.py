@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from perpacket.analysis.statistics import number_text
 from perpacket.errors import ConfigurationError
-from perpacket_lab.show.notebook import markup
+from perpacket.results import Result
+from perpacket.show import markup
+from perpacket.show.text_table import TextTable
+from perpacket_lab.study.quantities import flatten
 
 if TYPE_CHECKING:
     import polars as pl
 
     from perpacket_lab.show.charts.chart_style import Chart
+
+LAYER_EVENTS = (
+    "cycles_per_packet",
+    "instructions_per_packet",
+    "l1d_misses_per_packet",
+    "l2_misses_per_packet",
+)
 
 CYCLES = "cycles_per_packet"
 
@@ -22,19 +33,36 @@ SHOWN = (
 """The numbers of the result that a notebook shows."""
 
 
-class SimulatedRun(dict[str, object]):
+class SimulatedRun(dict[str, object], Result):
     """The result of a simulated run: a dict with the keys that `perpacket_lab.simulation` lists."""
 
     states: Mapping[str, list[object]] | None = None
     """State over time, if it was recorded: see `Simulation.timeline`."""
 
-    def to_polars(self) -> pl.DataFrame:
+    def tables(self) -> Sequence[TextTable]:
+        """The numbers of the result, then the layers. Names end in their units."""
+        title = f"{self.get('configuration')}, seed {self.get('seed')}"
+        skipped = {"schema", "configuration", "seed", "layers"}
+        numbers = {key: value for key, value in self.items() if key not in skipped}
+        rows = tuple((name, number_text(value)) for name, value in flatten(numbers))
+        tables = [TextTable(title, ("quantity", "value"), rows, ("value",))]
+        layers = self.get("layers")
+        if isinstance(layers, Mapping) and layers:
+            costs = tuple(
+                (name, *(number_text(events.get(event)) for event in LAYER_EVENTS))
+                for name, events in layers.items()
+            )
+            title = "Host, by layer (packets are frames sent and received)"
+            tables.append(TextTable(title, ("layer", *LAYER_EVENTS), costs, LAYER_EVENTS))
+        return tables
+
+    def as_dict(self) -> Mapping[str, object]:
+        """The result."""
+        return self
+
+    def records(self) -> Sequence[Mapping[str, object]]:
         """One row, with dotted names: `layers.tcp.cycles_per_packet`."""
-        import polars
-
-        from perpacket_lab.study.quantities import flatten
-
-        return polars.DataFrame([dict(flatten(self))])
+        return [dict(flatten(self))]
 
     def timeline(self) -> pl.DataFrame:
         """A row for each instant; raises `ConfigurationError` when it was not recorded."""
@@ -65,16 +93,11 @@ class SimulatedRun(dict[str, object]):
             from perpacket_lab.show.charts.timeline import timeline
 
             return timeline(self.timeline(), width=width)
-        import polars
+        from perpacket_lab.show.results import layer_bar
 
-        from perpacket_lab.show.charts.stacks import stacked_layers
-
-        rows = [
-            {"x": str(self["configuration"]), "layer": layer, "value": cycles}
-            for layer, cycles in self.cycles().items()
-        ]
-        return stacked_layers(
-            polars.DataFrame(rows),
+        return layer_bar(
+            str(self["configuration"]),
+            self.cycles(),
             x_title="configuration",
             y_title="host cycles per packet (frames sent and received)",
             width=width,

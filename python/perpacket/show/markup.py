@@ -4,27 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from perpacket_lab.show.tables import Table
 
 LEFT, RIGHT = (
     f' style="text-align: {side}; white-space: nowrap; vertical-align: top"'
     for side in ("left", "right")
 )
-MOST_ROWS = 20
-"""Rows that a notebook shows. `to_polars()` has all rows."""
-
-
-def report_table(content: Table) -> str:
-    """The first rows of a table of the report."""
-    rows = [
-        [f"{cell.text}\n{cell.remark}".strip() for cell in row] for row in content.rows[:MOST_ROWS]
-    ]
-    rest = len(content.rows) - len(rows)
-    caption = f"{content.caption}; {rest} rows more" if rest else content.caption
-    return table(caption, content.columns, rows, content.numeric)
 
 
 def table(
