@@ -6,60 +6,33 @@
 //! network layer that no rule matches mostly build and split socket buffers, so their category is
 //! `skb`.
 
-use std::fmt;
-
 use crate::event::Kind;
 use crate::layer::Layer;
+use crate::named;
 
-/// One of the study's eight categories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HostStack {
-    /// Copies between user and kernel space, in both directions.
-    DataCopy,
-    /// TCP, UDP and IP processing, checksums included.
-    TcpIp,
-    /// NAPI, segmentation and receive offload, queueing disciplines, drivers.
-    Netdevice,
-    /// Building, splitting and releasing socket buffers.
-    Skb,
-    /// Allocation and release of memory.
-    Memory,
-    /// Locks and unlocks.
-    Lock,
-    /// Context switches and wakeups.
-    Scheduling,
-    /// Everything else, such as interrupts, system calls and user code.
-    Other,
+named! {
+    /// One of the study's eight categories.
+    pub enum HostStack {
+        /// Copies between user and kernel space, in both directions.
+        DataCopy = "data_copy",
+        /// TCP, UDP and IP processing, checksums included.
+        TcpIp = "tcp_ip",
+        /// NAPI, segmentation and receive offload, queueing disciplines, drivers.
+        Netdevice = "netdevice",
+        /// Building, splitting and releasing socket buffers.
+        Skb = "skb",
+        /// Allocation and release of memory.
+        Memory = "memory",
+        /// Locks and unlocks.
+        Lock = "lock",
+        /// Context switches and wakeups.
+        Scheduling = "scheduling",
+        /// Everything else, such as interrupts, system calls and user code.
+        Other = "other",
+    }
 }
 
 impl HostStack {
-    /// Every category, in the study's order.
-    pub const ALL: [Self; 8] = [
-        Self::DataCopy,
-        Self::TcpIp,
-        Self::Netdevice,
-        Self::Skb,
-        Self::Memory,
-        Self::Lock,
-        Self::Scheduling,
-        Self::Other,
-    ];
-
-    /// The name in files, tables and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DataCopy => "data_copy",
-            Self::TcpIp => "tcp_ip",
-            Self::Netdevice => "netdevice",
-            Self::Skb => "skb",
-            Self::Memory => "memory",
-            Self::Lock => "lock",
-            Self::Scheduling => "scheduling",
-            Self::Other => "other",
-        }
-    }
-
     /// The category of a kind of work in a layer.
     #[must_use]
     pub const fn of(layer: Layer, kind: Kind) -> Self {
@@ -82,12 +55,6 @@ impl HostStack {
             (Layer::Ethernet | Layer::Driver, _) => Self::Netdevice,
             (Layer::Syscall | Layer::Socket | Layer::Interrupt | Layer::Other, _) => Self::Other,
         }
-    }
-}
-
-impl fmt::Display for HostStack {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
     }
 }
 

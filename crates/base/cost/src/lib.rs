@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+mod named;
+
 mod category;
 mod charge;
 mod direction;

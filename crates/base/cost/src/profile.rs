@@ -134,15 +134,18 @@ mod tests {
     fn every_grouping_sums_to_the_busy_total() {
         let profile = profile();
         let busy = profile.busy();
-        let regions: f64 = Region::ALL.iter().map(|&one| profile.region(one)).sum();
+        let regions: f64 = Region::ALL
+            .iter()
+            .map(|&category| profile.region(category))
+            .sum();
         let stack: f64 = HostStack::ALL
             .iter()
-            .map(|&one| profile.host_stack(one))
+            .map(|&category| profile.host_stack(category))
             .sum();
         let categories: f64 = Category::ALL
             .iter()
-            .filter(|&&one| one != Category::Idle)
-            .map(|&one| profile.category(one))
+            .filter(|&&category| category != Category::Idle)
+            .map(|&category| profile.category(category))
             .sum();
         assert_eq!([regions, stack, categories], [busy; 3]);
         assert_eq!(busy + profile.layer(Layer::Idle), profile.sum(|_, _| true));

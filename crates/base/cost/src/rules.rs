@@ -113,7 +113,7 @@ impl Rules {
     /// The class of a kernel function. `module` is `None` for a built-in function.
     #[must_use]
     pub fn function(&self, name: &str, module: Option<&str>) -> FunctionClass {
-        let found = |table: fn(&RuleFile) -> &Patterns<()>| {
+        let is_listed = |table: fn(&RuleFile) -> &Patterns<()>| {
             self.files
                 .iter()
                 .any(|file| table(file).find(name).is_some())
@@ -135,10 +135,10 @@ impl Rules {
                 .iter()
                 .find_map(|file| file.directions.find(name))
                 .copied(),
-            skid: found(|file| &file.skid),
-            interrupt_entry: found(|file| &file.interrupt_entry),
-            driver_caller: found(|file| &file.driver_callers),
-            dead_end: found(|file| &file.dead_ends),
+            skid: is_listed(|file| &file.skid),
+            interrupt_entry: is_listed(|file| &file.interrupt_entry),
+            driver_caller: is_listed(|file| &file.driver_callers),
+            dead_end: is_listed(|file| &file.dead_ends),
         }
     }
 
@@ -168,8 +168,8 @@ impl Rules {
             };
             number.copied()
         };
-        let found = |file| find(file).map(|number| file.parts.names[number].as_str());
-        self.files.iter().find_map(found)
+        let part = |file| find(file).map(|number| file.parts.names[number].as_str());
+        self.files.iter().find_map(part)
     }
 
     /// The category that a rule assigns to user code in a file with this name, if there is such a
@@ -434,7 +434,7 @@ impl Source<'_> {
     }
 
     fn category(&self, name: &Spanned<String>) -> Result<Category, RuleError> {
-        let all = Category::ALL.iter().map(|one| one.name());
+        let all = Category::ALL.iter().map(|category| category.name());
         self.one_of(name, "category", Category::from_name, all)
     }
 }
@@ -445,7 +445,7 @@ impl RuleFile {
         let document: Document = source.parse()?;
         let mut file = Self::default();
         for table in &document.layers {
-            let all = Layer::ALL.iter().map(|one| one.name());
+            let all = Layer::ALL.iter().map(|layer| layer.name());
             let layer = source.one_of(&table.layer, "layer", Layer::from_name, all)?;
             let category = match &table.category {
                 Some(name) => source.category(name)?,
@@ -456,7 +456,7 @@ impl RuleFile {
             source.add_all(&mut file.modules, &table.modules, owner)?;
         }
         for table in &document.kinds {
-            let all = Kind::ALL.iter().map(|one| one.name());
+            let all = Kind::ALL.iter().map(|kind| kind.name());
             let kind = source.one_of(&table.kind, "kind", Kind::from_name, all)?;
             source.add_all(&mut file.kinds, &table.functions, kind)?;
         }

@@ -5,7 +5,7 @@
 //! connection if it is touched regularly once a round. Other lines are shared. A line is charged to
 //! the operation that touches it first in a packet, because this operation waits for the line.
 
-use perpacket_cost::{Direction, Layer};
+use perpacket_cost::{Direction, Layer, named};
 use perpacket_memory::{Line, Side};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -13,24 +13,22 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::recording::{Chunk, Event, Events, Mark, Recording, RecordingError};
 
-/// The operations of a bulk sender, as the simulator names them.
-const OPERATIONS: [&str; 11] = [
-    "user.write",
-    "syscall.write",
-    "tcp.output",
-    "ip.output",
-    "ethernet.output",
-    "driver.send",
-    "driver.receive",
-    "ethernet.input",
-    "ip.input",
-    "tcp.input",
-    "other.background",
-];
-
-const USER_WRITE: usize = 0;
-const ETHERNET_INPUT: usize = 7;
-const DRIVER_RECEIVE: usize = 6;
+named! {
+    /// The operations of a bulk sender, as the simulator names them.
+    enum Operation {
+        UserWrite = "user.write",
+        SyscallWrite = "syscall.write",
+        TcpOutput = "tcp.output",
+        IpOutput = "ip.output",
+        EthernetOutput = "ethernet.output",
+        DriverSend = "driver.send",
+        DriverReceive = "driver.receive",
+        EthernetInput = "ethernet.input",
+        IpInput = "ip.input",
+        TcpInput = "tcp.input",
+        Background = "other.background",
+    }
+}
 
 /// Base-2 logarithm of the longest period of a shared line, in packets.
 const LONGEST_PERIOD: u32 = 12;
@@ -47,31 +45,40 @@ const TOLERANCE: f64 = 0.15;
 /// Minimum fraction of the gaps between a line's touches that must be whole rounds.
 const REGULAR: f64 = 0.6;
 
-/// The index of an operation. `None` for the idle processor, which works on no packet.
-fn operation(context: Context) -> Option<usize> {
-    let is_send = context.direction() == Direction::Send;
-    Some(match (context.layer(), is_send) {
-        (Layer::Idle, _) => return None,
-        (Layer::User, _) => 0,
-        (Layer::Syscall | Layer::Socket, _) => 1,
-        (Layer::Tcp, true) => 2,
-        (Layer::Ip, true) => 3,
-        (Layer::Ethernet, true) => 4,
-        (Layer::Driver, true) => 5,
-        (Layer::Driver, false) => DRIVER_RECEIVE,
-        (Layer::Ethernet, false) => ETHERNET_INPUT,
-        (Layer::Ip, false) => 8,
-        (Layer::Tcp, false) => 9,
-        _ => 10,
-    })
-}
+impl Operation {
+    /// The operation of a context. `None` for the idle processor, which works on no packet.
+    fn of(context: Context) -> Option<Self> {
+        let is_send = context.direction() == Direction::Send;
+        Some(match (context.layer(), is_send) {
+            (Layer::Idle, _) => return None,
+            (Layer::User, _) => Self::UserWrite,
+            (Layer::Syscall | Layer::Socket, _) => Self::SyscallWrite,
+            (Layer::Tcp, true) => Self::TcpOutput,
+            (Layer::Ip, true) => Self::IpOutput,
+            (Layer::Ethernet, true) => Self::EthernetOutput,
+            (Layer::Driver, true) => Self::DriverSend,
+            (Layer::Driver, false) => Self::DriverReceive,
+            (Layer::Ethernet, false) => Self::EthernetInput,
+            (Layer::Ip, false) => Self::IpInput,
+            (Layer::Tcp, false) => Self::TcpInput,
+            _ => Self::Background,
+        })
+    }
 
-/// The direction of an operation's packets; `None` for work on both.
-const fn is_send(operation: usize) -> Option<bool> {
-    match operation {
-        0..=5 => Some(true),
-        6..=9 => Some(false),
-        _ => None,
+    /// The direction of its packets; `None` for work on both.
+    const fn is_send(self) -> Option<bool> {
+        match self {
+            Self::UserWrite
+            | Self::SyscallWrite
+            | Self::TcpOutput
+            | Self::IpOutput
+            | Self::EthernetOutput
+            | Self::DriverSend => Some(true),
+            Self::DriverReceive | Self::EthernetInput | Self::IpInput | Self::TcpInput => {
+                Some(false)
+            }
+            Self::Background => None,
+        }
     }
 }
 
@@ -129,10 +136,10 @@ struct Usage {
     packets: u32,
     /// Number of frames before the line's first touch and before its last touch, and the operation of
     /// the first touch.
-    touched: Option<(u32, u32, usize)>,
+    touched: Option<(u32, u32, Operation)>,
     /// The gaps between the line's touches, by the operation of the touch that ends the gap and by the
     /// logarithm of the gap.
-    gaps: FxHashMap<(usize, u32), Gaps>,
+    gaps: FxHashMap<(Operation, u32), Gaps>,
     /// The number of frames sent when its present round began.
     round: u32,
     rounds: u32,
@@ -142,18 +149,18 @@ struct Usage {
     /// Number of rounds in which packets touched the line, by direction and by the operation that
     /// touched it first. Neighbouring connections share some lines. Such a line counts once in a
     /// round, because only the first of these connections has a miss.
-    once_a_round: [u32; OPERATIONS.len()],
+    once_a_round: [u32; Operation::ALL.len()],
     /// Whether the card has ever written the line.
     is_of_device: bool,
     /// Whether the card has written the line since its last touch.
     is_fresh: bool,
     /// Touches after a write of the card, by operation.
-    fresh: [u32; OPERATIONS.len()],
+    fresh: [u32; Operation::ALL.len()],
 }
 
 impl Usage {
     /// A touch by an operation after a number of frames.
-    fn touch(&mut self, operation: usize, frames: u32) {
+    fn touch(&mut self, operation: Operation, frames: u32) {
         self.packets += 1;
         match &mut self.touched {
             Some((_, last, _)) => {
@@ -164,7 +171,7 @@ impl Usage {
         }
     }
 
-    fn gap(&mut self, operation: usize, gap: u32) {
+    fn gap(&mut self, operation: Operation, gap: u32) {
         if let Some(logarithm) = gap.checked_ilog2() {
             let gaps = self.gaps.entry((operation, logarithm)).or_default();
             gaps.frames += u64::from(gap);
@@ -187,11 +194,9 @@ impl Usage {
 
     /// Rounds in which packets of one direction touched it.
     fn rounds_of(&self, send: bool) -> u32 {
-        let of = |&(operation, _): &(usize, &u32)| is_send(operation) == Some(send);
-        self.once_a_round
-            .iter()
-            .enumerate()
-            .filter(of)
+        let operations = Operation::ALL.into_iter().zip(self.once_a_round);
+        operations
+            .filter(|(operation, _)| operation.is_send() == Some(send))
             .map(|(_, count)| count)
             .sum()
     }
@@ -217,7 +222,7 @@ pub fn footprint(recording: Recording<'_>) -> Result<Footprint, RecordingError> 
     }
     let operations = rows
         .iter()
-        .map(|context| Context::from_index(*context).and_then(operation));
+        .map(|context| Context::from_index(*context).and_then(Operation::of));
     let mut walk = Walk::new(operations.collect(), connections);
     for chunk in recording.chunks() {
         if let Chunk::Events(events) = chunk? {
@@ -233,11 +238,11 @@ pub fn footprint(recording: Recording<'_>) -> Result<Footprint, RecordingError> 
 /// The state while events are read.
 struct Walk {
     /// The operation of each row.
-    operations: Vec<Option<usize>>,
+    operations: Vec<Option<Operation>>,
     connections: u32,
     data: FxHashMap<u32, Usage>,
     code: FxHashMap<u32, Usage>,
-    instructions: [u64; OPERATIONS.len()],
+    instructions: [u64; Operation::ALL.len()],
     is_counting: bool,
     sent: u64,
     received: u64,
@@ -250,17 +255,17 @@ struct Walk {
     /// Whether the packet has left. The processor still works on it until the processor returns to
     /// user code.
     has_left: bool,
-    current: Option<usize>,
+    current: Option<Operation>,
 }
 
 impl Walk {
-    fn new(operations: Vec<Option<usize>>, connections: u32) -> Self {
+    fn new(operations: Vec<Option<Operation>>, connections: u32) -> Self {
         Self {
             operations,
             connections,
             data: FxHashMap::default(),
             code: FxHashMap::default(),
-            instructions: [0; OPERATIONS.len()],
+            instructions: [0; Operation::ALL.len()],
             is_counting: false,
             sent: 0,
             received: 0,
@@ -284,7 +289,7 @@ impl Walk {
                 Event::Row(row) => self.enter(self.operations.get(row).copied().flatten()),
                 Event::Instructions(number) => {
                     if let (true, Some(operation)) = (self.is_counting, self.current) {
-                        self.instructions[operation] += number;
+                        self.instructions[operation as usize] += number;
                     }
                 }
                 Event::Sent => {
@@ -323,14 +328,16 @@ impl Walk {
     }
 
     /// Work of another operation begins.
-    fn enter(&mut self, operation: Option<usize>) {
+    fn enter(&mut self, operation: Option<Operation>) {
         let before = std::mem::replace(&mut self.current, operation);
-        let Some(send) = operation.and_then(is_send) else {
+        let Some(send) = operation.and_then(Operation::is_send) else {
             return;
         };
         self.sends = send;
-        let is_next_received = operation == Some(ETHERNET_INPUT) && before == Some(DRIVER_RECEIVE);
-        let is_next_sent = operation == Some(USER_WRITE) && std::mem::take(&mut self.has_left);
+        let is_next_received =
+            operation == Some(Operation::EthernetInput) && before == Some(Operation::DriverReceive);
+        let is_next_sent =
+            operation == Some(Operation::UserWrite) && std::mem::take(&mut self.has_left);
         if is_next_sent || is_next_received {
             self.packets += 1;
             self.packet_of[usize::from(!send)] = self.packets;
@@ -353,7 +360,7 @@ impl Walk {
         }
         let usage = lines.entry(line.0).or_default();
         if std::mem::take(&mut usage.is_fresh) {
-            usage.fresh[operation] += 1;
+            usage.fresh[operation as usize] += 1;
         }
         let direction = usize::from(!self.sends);
         let packet = self.packet_of[direction];
@@ -371,7 +378,7 @@ impl Walk {
             usage.in_round = [false; 2];
         }
         if !std::mem::replace(&mut usage.in_round[direction], true) {
-            usage.once_a_round[operation] += 1;
+            usage.once_a_round[operation as usize] += 1;
         }
     }
 
@@ -384,21 +391,17 @@ impl Walk {
     }
 
     fn footprint(&self) -> Footprint {
-        let packets = |operation| match is_send(operation) {
+        let packets = |operation: Operation| match operation.is_send() {
             Some(true) => self.sent,
             Some(false) => self.received,
             None => self.sent + self.received,
         };
-        let mut operations: Vec<_> = OPERATIONS
-            .iter()
-            .enumerate()
-            .map(|(index, name)| Touches {
-                operation: name,
-                packets: packets(index),
-                instructions: self.instructions[index],
-                ..Touches::default()
-            })
-            .collect();
+        let mut operations = Operation::ALL.map(|operation| Touches {
+            operation: operation.name(),
+            packets: packets(operation),
+            instructions: self.instructions[operation as usize],
+            ..Touches::default()
+        });
         let mut both = 0.0;
         let mut distinct = [0; 4];
         let frames = (self.sent + self.received) as f64;
@@ -426,10 +429,10 @@ impl Walk {
             distinct[3] += 1;
             shared[1].add(usage, frames);
         }
-        for (index, touches) in operations.iter_mut().enumerate() {
+        for (operation, touches) in Operation::ALL.into_iter().zip(&mut operations) {
             let every = frames / touches.packets as f64;
-            touches.shared_lines = shared[0].lines(index, every, frames);
-            touches.code_lines = shared[1].lines(index, every, frames);
+            touches.shared_lines = shared[0].lines(operation, every, frames);
+            touches.code_lines = shared[1].lines(operation, every, frames);
         }
         Footprint {
             connections: self.connections,
@@ -437,14 +440,14 @@ impl Walk {
             received: self.received,
             lines_of_both_directions: both,
             distinct_lines: distinct,
-            operations,
+            operations: operations.into(),
         }
     }
 }
 
 /// Gaps of shared lines, by operation and logarithm.
 #[derive(Default)]
-struct Shared(FxHashMap<(usize, u32), Gaps>);
+struct Shared(FxHashMap<(Operation, u32), Gaps>);
 
 impl Shared {
     fn add(&mut self, usage: &Usage, frames: f64) {
@@ -462,7 +465,7 @@ impl Shared {
     /// The gaps of one line add up to the window. So the number of lines of a period is the sum of
     /// all their gaps divided by the window. With this number of lines, a given number of frames
     /// touches on average as many lines as in the recording.
-    fn lines(&self, operation: usize, every: f64, frames: f64) -> [u32; PERIODS] {
+    fn lines(&self, operation: Operation, every: f64, frames: f64) -> [u32; PERIODS] {
         let mut lines = [0.0; PERIODS];
         for (_, gaps) in self.0.iter().filter(|((own, _), _)| *own == operation) {
             let calls = gaps.frames as f64 / gaps.number as f64 / every;

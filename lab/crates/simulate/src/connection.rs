@@ -21,7 +21,7 @@ impl ConnectionId {
 }
 
 /// Work that may be about a connection. Stored work has a reference to the connection.
-pub trait Work {
+pub trait RefersToConnection {
     fn connection(&self) -> Option<ConnectionId>;
 }
 
@@ -53,7 +53,7 @@ impl Connections {
 
     /// Adds the reference of work that is being stored.
     #[inline]
-    pub fn add(&mut self, work: &impl Work) {
+    pub fn add(&mut self, work: &impl RefersToConnection) {
         if let Some(id) = work.connection() {
             self.references[id.0 as usize] += 1;
         }
@@ -61,7 +61,7 @@ impl Connections {
 
     /// Removes the reference of work that has been carried out.
     #[inline]
-    pub fn release(&mut self, work: &impl Work) {
+    pub fn release(&mut self, work: &impl RefersToConnection) {
         if let Some(id) = work.connection() {
             self.remove(id);
         }
@@ -104,7 +104,7 @@ impl<T> Default for WorkQueue<T> {
     }
 }
 
-impl<T: Work> WorkQueue<T> {
+impl<T: RefersToConnection> WorkQueue<T> {
     #[inline]
     pub fn push(&mut self, work: T, connections: &mut Connections) {
         connections.add(&work);
@@ -225,7 +225,7 @@ mod tests {
 
     struct About(ConnectionId);
 
-    impl Work for About {
+    impl RefersToConnection for About {
         fn connection(&self) -> Option<ConnectionId> {
             Some(self.0)
         }

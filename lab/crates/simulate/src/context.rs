@@ -6,7 +6,7 @@
 
 use perpacket_workload::PlannedRequest;
 
-use crate::connection::{ConnectionId, ConnectionTable, Connections, Work};
+use crate::connection::{ConnectionId, ConnectionTable, Connections, RefersToConnection};
 use crate::event_queue::EventQueue;
 use crate::host::selection::Future;
 use crate::measure::Measure;
@@ -87,13 +87,13 @@ pub enum Event {
     Sample,
 }
 
-impl Work for Frame {
+impl RefersToConnection for Frame {
     fn connection(&self) -> Option<ConnectionId> {
         Some(self.connection)
     }
 }
 
-impl Work for Event {
+impl RefersToConnection for Event {
     #[inline]
     fn connection(&self) -> Option<ConnectionId> {
         match *self {

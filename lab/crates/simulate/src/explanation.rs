@@ -107,7 +107,7 @@ fn operations(engine: &Engine, per_unit: impl Fn(u64) -> f64) -> Vec<OperationCo
             tlb_misses: per_unit(cost.tlb_misses),
         })
         .collect();
-    operations.sort_by(|one, other| other.cycles.total_cmp(&one.cycles));
+    operations.sort_by(|left, right| right.cycles.total_cmp(&left.cycles));
     operations
 }
 
@@ -123,7 +123,7 @@ fn nic_work(engine: &Engine, per_unit: impl Fn(u64) -> f64) -> Vec<NicWork> {
             instructions: per_unit(instructions),
         })
         .collect();
-    works.sort_by(|one, other| other.instructions.total_cmp(&one.instructions));
+    works.sort_by(|left, right| right.instructions.total_cmp(&left.instructions));
     works
 }
 

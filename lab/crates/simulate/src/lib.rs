@@ -21,7 +21,6 @@ pub mod event_queue;
 mod explanation;
 mod host;
 mod measure;
-mod named;
 mod nic;
 mod outcome;
 pub mod parameters;

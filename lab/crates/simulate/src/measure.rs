@@ -5,9 +5,9 @@ use hdrhistogram::Histogram;
 
 use crate::host::cost::{Cost, Costs};
 use crate::host::footprint::Operation;
-use crate::named::named;
 use crate::nic::work::WorkCounts;
 use crate::time::{Span, Time};
+use perpacket_cost::named;
 
 /// Frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -207,7 +207,7 @@ const LAYERS: [Layer; 8] = [
 fn cost_of(engine: &Engine, layer: Layer) -> Cost {
     let cpu = engine.host.cpu();
     let mut sum = Cost::default();
-    for &operation in Operation::ALL {
+    for operation in Operation::ALL {
         if cpu.layer(operation) == layer {
             sum.add(&operation_cost(engine, operation));
         }

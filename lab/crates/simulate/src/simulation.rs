@@ -249,6 +249,10 @@ impl Simulation {
 
 /// The reason why a run has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum RunError {
     /// The configuration cannot be built.
     #[error(transparent)]
@@ -261,12 +265,7 @@ pub enum RunError {
         "after {packets} of {wanted} packets nothing more can happen: no connection makes progress \
          with these parameters"
     )]
-    Stalled {
-        /// Packets of the warm-up or the window so far.
-        packets: u64,
-        /// Packets that it should have.
-        wanted: u64,
-    },
+    Stalled { packets: u64, wanted: u64 },
 }
 
 /// Runs until the window has `packets` packets. Returns the number of events. `before` counts the

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::normal;
 use crate::generators::catalogue::Catalogue;
-use crate::generators::parameter::{ParameterError, require};
+use crate::generators::parameter::{ParameterError, require, require_ranges};
 use crate::generators::random::Stream;
 use crate::sessions::planned::{PlannedRequest, SessionSource};
 
@@ -122,68 +122,39 @@ impl LognormalSessions {
     /// # Errors
     /// The error names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParameterError> {
-        let share = |value: f64| (0.0..=1.0).contains(&value);
-        let sigma = |value: f64| (0.0..=3.0).contains(&value);
-        require(
-            (1.0..=1e6).contains(&self.response_mean_bytes),
-            "response_mean_bytes",
-            self.response_mean_bytes,
-            "from 1 to 1000000",
-        )?;
-        require(
-            sigma(self.response_sigma),
-            "response_sigma",
-            self.response_sigma,
-            "from 0 to 3",
-        )?;
-        require(
-            share(self.response_session_share),
-            "response_session_share",
-            self.response_session_share,
-            "from 0 to 1",
-        )?;
-        require(
-            (1.0..=1e3).contains(&self.requests_per_session_mean),
-            "requests_per_session_mean",
-            self.requests_per_session_mean,
-            "from 1 to 1000",
-        )?;
-        require(
-            sigma(self.requests_per_session_sigma),
-            "requests_per_session_sigma",
-            self.requests_per_session_sigma,
-            "from 0 to 3",
-        )?;
-        require(
-            share(self.requests_client_share),
-            "requests_client_share",
-            self.requests_client_share,
-            "from 0 to 1",
-        )?;
-        require(
-            (1..=10_000).contains(&self.size_classes),
-            "size_classes",
-            self.size_classes,
-            "from 1 to 10000",
-        )?;
+        let (sizes, lengths) = (self.response_sigma, self.requests_per_session_sigma);
+        require_ranges(&[
+            ("response_mean_bytes", self.response_mean_bytes, 1.0, 1e6),
+            ("response_sigma", sizes, 0.0, 3.0),
+            (
+                "response_session_share",
+                self.response_session_share,
+                0.0,
+                1.0,
+            ),
+            (
+                "requests_per_session_mean",
+                self.requests_per_session_mean,
+                1.0,
+                1e3,
+            ),
+            ("requests_per_session_sigma", lengths, 0.0, 3.0),
+            (
+                "requests_client_share",
+                self.requests_client_share,
+                0.0,
+                1.0,
+            ),
+            ("size_classes", self.size_classes.into(), 1.0, 1e4),
+            ("popularity_exponent", self.popularity_exponent, 0.0, 10.0),
+            ("clients", self.clients.into(), 1.0, 1e8),
+        ])?;
         require(
             (1..=10_000_000).contains(&self.objects)
                 && self.objects.is_multiple_of(self.size_classes),
             "objects",
             self.objects,
             "a multiple of size_classes, at most 10000000",
-        )?;
-        require(
-            (0.0..=10.0).contains(&self.popularity_exponent),
-            "popularity_exponent",
-            self.popularity_exponent,
-            "from 0 to 10",
-        )?;
-        require(
-            (1..=100_000_000).contains(&self.clients),
-            "clients",
-            self.clients,
-            "from 1 to 100000000",
         )
     }
 }

@@ -11,7 +11,7 @@ pub struct ParameterError {
     /// The value.
     pub value: String,
     /// The accepted range.
-    pub allowed: &'static str,
+    pub allowed: String,
 }
 
 /// Fails with the parameter's name unless `is_valid`.
@@ -19,7 +19,7 @@ pub(crate) fn require(
     is_valid: bool,
     parameter: &'static str,
     value: impl Display,
-    allowed: &'static str,
+    allowed: impl Into<String>,
 ) -> Result<(), ParameterError> {
     if is_valid {
         return Ok(());
@@ -27,6 +27,23 @@ pub(crate) fn require(
     Err(ParameterError {
         parameter,
         value: value.to_string(),
-        allowed,
+        allowed: allowed.into(),
     })
+}
+
+/// Fails with the name of the first of some parameters that is out of its range. A range is
+/// (parameter, value, least, most).
+pub(crate) fn require_ranges(
+    ranges: &[(&'static str, f64, f64, f64)],
+) -> Result<(), ParameterError> {
+    for &(parameter, value, least, most) in ranges {
+        let is_valid = (least..=most).contains(&value);
+        require(
+            is_valid,
+            parameter,
+            value,
+            format!("from {least} to {most}"),
+        )?;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::generators::parameter::{ParameterError, require};
+use crate::generators::parameter::{ParameterError, require_ranges};
 use crate::generators::random::{AliasTable, Stream, zipf_weights};
 use crate::sessions::planned::{PlannedRequest, SessionSource};
 
@@ -101,25 +101,11 @@ impl SpecWeb99 {
     /// # Errors
     /// The error names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ParameterError> {
-        let share = |value: f64| (0.0..=1.0).contains(&value);
-        require(
-            (1..=1_000_000).contains(&self.connections),
-            "connections",
-            self.connections,
-            "from 1 to 1000000",
-        )?;
-        require(
-            share(self.dynamic_share),
-            "dynamic_share",
-            self.dynamic_share,
-            "from 0 to 1",
-        )?;
-        require(
-            share(self.keep_alive_share),
-            "keep_alive_share",
-            self.keep_alive_share,
-            "from 0 to 1",
-        )
+        require_ranges(&[
+            ("connections", self.connections.into(), 1.0, 1e6),
+            ("dynamic_share", self.dynamic_share, 0.0, 1.0),
+            ("keep_alive_share", self.keep_alive_share, 0.0, 1.0),
+        ])
     }
 }
 

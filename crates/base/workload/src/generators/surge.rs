@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::normal;
-use crate::generators::parameter::{ParameterError, require};
+use crate::generators::parameter::{ParameterError, require, require_ranges};
 use crate::generators::random::{AliasTable, Stream, zipf_weights};
 
 /// Maximum number of requests between a request and its repetition.
@@ -134,29 +134,16 @@ impl Surge {
         for (name, value) in positive {
             require(value > 0.0 && value.is_finite(), name, value, "above 0")?;
         }
-        require(
-            (100..=10_000_000).contains(&self.files),
-            "files",
-            self.files,
-            "from 100 to 10000000",
-        )?;
+        require_ranges(&[
+            ("files", self.files.into(), 100.0, 1e7),
+            ("locality_share", self.locality_share, 0.0, 0.9),
+            ("page_limit", self.page_limit.into(), 1.0, u32::MAX.into()),
+        ])?;
         require(
             self.tail_limit_bytes > self.tail_bytes && self.tail_limit_bytes < 4e9,
             "tail_limit_bytes",
             self.tail_limit_bytes,
             "above tail_bytes and below 4e9",
-        )?;
-        require(
-            (0.0..=0.9).contains(&self.locality_share),
-            "locality_share",
-            self.locality_share,
-            "from 0 to 0.9",
-        )?;
-        require(
-            self.page_limit >= 1,
-            "page_limit",
-            self.page_limit,
-            "at least 1",
         )?;
         let share = self.tail_share();
         require(

@@ -11,7 +11,7 @@ use std::io::Write;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::generators::parameter::{ParameterError, require};
+use crate::generators::parameter::{ParameterError, require_ranges};
 use crate::generators::random::Stream;
 use crate::generators::source::Sessions;
 use crate::sessions::planned::{PlannedRequest, SessionSource};
@@ -130,24 +130,11 @@ pub fn synthesize<W: Write>(
 }
 
 fn check(synthesis: &Synthesis) -> Result<(), ParameterError> {
-    require(
-        (1..=10_000_000_000).contains(&synthesis.requests),
-        "requests",
-        synthesis.requests,
-        "from 1 to 10000000000",
-    )?;
-    require(
-        (1e-3..=1e6).contains(&synthesis.sessions_per_s),
-        "sessions_per_s",
-        synthesis.sessions_per_s,
-        "from 0.001 to 1000000",
-    )?;
-    require(
-        (0.0..=SESSION_WINDOW_S).contains(&synthesis.gap_mean_s),
-        "gap_mean_s",
-        synthesis.gap_mean_s,
-        "from 0 to 15",
-    )
+    require_ranges(&[
+        ("requests", synthesis.requests as f64, 1.0, 1e10),
+        ("sessions_per_s", synthesis.sessions_per_s, 1e-3, 1e6),
+        ("gap_mean_s", synthesis.gap_mean_s, 0.0, SESSION_WINDOW_S),
+    ])
 }
 
 /// Requests that are not written yet.

@@ -36,7 +36,7 @@ impl Layout {
         }
     }
 
-    /// Places every page in physical memory under `seed`.
+    /// ConnectionLines every page in physical memory under `seed`.
     pub fn place(self, seed: u64) -> PageTable {
         PageTable {
             pages: shuffled(self.pages, seed),
@@ -60,12 +60,12 @@ pub fn shuffled(count: u32, seed: u64) -> Vec<u32> {
 
 /// The lines of a scattered structure. Each call of an operation accesses the next part of them.
 #[derive(Debug)]
-pub struct InTurn {
+pub struct DividedLines {
     touch: Touch,
     lines: Box<[Line]>,
 }
 
-impl InTurn {
+impl DividedLines {
     /// The lines of a touch; `places` has all lines of the structure.
     pub fn new(touch: Touch, places: &[Line]) -> Self {
         let lines = places[touch.first as usize..touch.end as usize].into();
@@ -158,20 +158,20 @@ impl Array {
     }
 
     /// The physical places of all instances.
-    pub fn place(&self, pages: &PageTable) -> Placed {
+    pub fn place(&self, pages: &PageTable) -> FirstLines {
         let physical = |index| pages.physical(self.line(index));
-        Placed {
+        FirstLines {
             lines: (0..self.count).map(physical).collect(),
         }
     }
 }
 
 /// The physical first lines of the instances of one structure.
-pub struct Placed {
+pub struct FirstLines {
     lines: Box<[Line]>,
 }
 
-impl Placed {
+impl FirstLines {
     /// How many there are.
     pub const fn count(&self) -> u32 {
         self.lines.len() as u32

@@ -81,14 +81,14 @@ impl BulkSender {
     /// room.
     fn write_burst(&mut self, kernel: &mut Kernel, context: &mut Context) {
         let id = self.connections[self.next];
-        let distance = kernel.ahead.map_or(0, |ahead| ahead.distance);
+        let distance = kernel.prefetch.map_or(0, |prefetch| prefetch.distance);
         let later = self.connections[(self.next + distance) % self.connections.len()];
         self.next = (self.next + 1) % self.connections.len();
         for _ in 0..self.burst {
-            if let Some(ahead) = kernel.ahead {
-                kernel.fetch_write_ahead(later, ahead);
+            if let Some(prefetch) = kernel.prefetch {
+                kernel.prefetch_write(later, prefetch);
             }
-            kernel.cpu.at_connection(&kernel.sockets[id].places);
+            kernel.cpu.at_connection(&kernel.sockets[id].lines);
             kernel.cpu.run(Operation::UserWrite);
             if kernel.send_room_bytes(id) >= self.segment_bytes {
                 kernel.enqueue(id, Operation::Write, self.segment_bytes, false, context);

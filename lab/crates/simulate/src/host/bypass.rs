@@ -3,7 +3,7 @@
 
 use super::cpu::ReceiveBuffer;
 use super::footprint::Operation;
-use super::kernel::Kernel;
+use super::kernel::{Kernel, Stage};
 use super::selection::{Future, Selection};
 use crate::connection::{ConnectionId, TimedEndpoint};
 use crate::context::{Command, CommandKind, Context, Event};
@@ -64,10 +64,10 @@ impl Kernel {
             return;
         }
         self.bypass.on_nic += 1;
-        socket.is_offloaded = true;
+        socket.stage = Stage::OnNic;
         socket.bypass_queued_bytes = end.tcp.queued_bytes();
         context.measure.handed_off += 1;
-        self.cpu.at_connection(&socket.places);
+        self.cpu.at_connection(&socket.lines);
         self.cpu.run(Operation::BypassHandoff);
         self.post_command(id, CommandKind::Handoff, context);
     }
@@ -103,7 +103,7 @@ impl Kernel {
             return;
         };
         self.cpu.at_received(buffer);
-        self.cpu.at_connection(&socket.places);
+        self.cpu.at_connection(&socket.lines);
         self.cpu.run(Operation::BypassMessage);
         if message.received_bytes > 0 {
             socket.request_buffer = buffer;
@@ -116,7 +116,7 @@ impl Kernel {
         }
         if message.restored {
             self.cpu.run(Operation::BypassRestore);
-            socket.is_offloaded = false;
+            socket.stage = Stage::OnHost;
         }
         self.free_acknowledged(id, message.acknowledged_bytes);
         if message.restored {

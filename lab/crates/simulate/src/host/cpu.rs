@@ -8,13 +8,13 @@ pub use arrays::Population;
 use perpacket_cost::Layer;
 use perpacket_memory::{Hierarchy, Line};
 
-use super::address::{Array, InTurn, Layout, PageTable, Placed, scattered, shuffled};
+use super::address::{Array, DividedLines, FirstLines, Layout, PageTable, scattered, shuffled};
 use super::cost::{Cost, Costs};
 use super::footprint::{Footprint, Operation, Structure, Structures, Touch};
 use super::front_end::{FrontEnd, FrontEndCost};
 use crate::connection::ConnectionId;
 use crate::error::ConfigurationError;
-use crate::settings::{FetchAhead, Interrupt, Machine};
+use crate::settings::{FetchKind, Interrupt, Machine};
 use crate::time::{Clock, Span, Time};
 use arrays::Arrays;
 use rings::Rings;
@@ -30,40 +30,37 @@ pub struct Mbuf(u32);
 /// The first physical line of the region with the shared structure. All pages have lower lines.
 const SHARED: u32 = 1 << 30;
 
+/// The structures that each connection has.
+const OF_CONNECTION: [Structure; 8] = [
+    Structure::File,
+    Structure::Socket,
+    Structure::Inpcb,
+    Structure::Tcpcb,
+    Structure::Record,
+    Structure::Heap,
+    Structure::PcbHash,
+    Structure::Callout,
+];
+
 /// Physical first lines of a connection's structures, looked up once when it is created.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct ConnectionLines {
     index: u32,
-    file: Line,
-    socket: Line,
-    inpcb: Line,
-    tcpcb: Line,
-    record: Line,
-    heap: Line,
-    pcb_hash: Line,
-    callout: Line,
+    lines: [Line; OF_CONNECTION.len()],
 }
 
-impl Default for Places {
+impl Default for ConnectionLines {
     fn default() -> Self {
-        let nowhere = Line(0);
         Self {
             index: 0,
-            file: nowhere,
-            socket: nowhere,
-            inpcb: nowhere,
-            tcpcb: nowhere,
-            record: nowhere,
-            heap: nowhere,
-            pcb_hash: nowhere,
-            callout: nowhere,
+            lines: [Line(0); OF_CONNECTION.len()],
         }
     }
 }
 
 /// Lines of one array that are touched one after another. Successive lines are never neighbours,
 /// because they represent scattered data, for which a prefetch of the next line does not help.
-struct Rotating {
+struct Rotation {
     /// Physical lines in the order of their touches. The list has all lines twice, so that any
     /// sequence of next lines is one slice.
     order: Box<[Line]>,
@@ -72,7 +69,7 @@ struct Rotating {
     position: usize,
 }
 
-impl Rotating {
+impl Rotation {
     fn new(array: Array, pages: &PageTable) -> Self {
         /// Larger than a page, and prime, so that it reaches every line of almost any array.
         const STRIDE: u64 = 67;
@@ -111,7 +108,7 @@ struct StructureLine {
 
 /// A range of the lines of an operation. A rotation supplies these lines.
 #[derive(Clone, Copy, Debug)]
-struct Rotated {
+struct RotationRange {
     rotation: usize,
     first: usize,
     end: usize,
@@ -124,20 +121,20 @@ struct Plan {
     instructions: u64,
     /// Cycles without stalls.
     base_cycles: u64,
-    /// In the order of the touches. `rotated` marks the lines of a rotation.
+    /// In the order of the touches. `rotations` marks the lines of a rotation.
     lines: Box<[StructureLine]>,
-    rotated: Box<[Rotated]>,
+    rotations: Box<[RotationRange]>,
     /// Lines of the shared structure, after those of `lines`.
-    shared: Box<[InTurn]>,
+    shared: Box<[DividedLines]>,
     /// Touches that access another structure part by part. Their lines follow those of `shared`.
-    in_turn: Box<[Touch]>,
+    divided: Box<[Touch]>,
 }
 
 impl Plan {
     /// The plan of an operation; `shared` has the lines of the shared structure.
     fn new(footprint: &Footprint, cycles_per_instruction: f64, shared: &[Line]) -> Self {
         let mut lines = Vec::new();
-        let mut rotated = Vec::new();
+        let mut rotations = Vec::new();
         let whole = |touch: &&Touch| touch.every == 1 && !touch.structure.is_scattered();
         for touch in footprint.touches.iter().filter(whole) {
             let first = lines.len();
@@ -145,7 +142,7 @@ impl Plan {
                 structure: touch.structure,
                 offset: offset * touch.structure.spacing(),
             }));
-            rotated.extend(touch.rotation.map(|rotation| Rotated {
+            rotations.extend(touch.rotation.map(|rotation| RotationRange {
                 rotation,
                 first,
                 end: lines.len(),
@@ -156,9 +153,9 @@ impl Plan {
             instructions: footprint.instructions,
             base_cycles: (footprint.instructions as f64 * cycles_per_instruction).round() as u64,
             lines: lines.into(),
-            rotated: rotated.into(),
+            rotations: rotations.into(),
             shared: footprint.touches_of(Structure::Shared, shared),
-            in_turn: footprint
+            divided: footprint
                 .touches
                 .iter()
                 .filter(|touch| touch.every > 1 && !touch.structure.is_scattered())
@@ -169,12 +166,12 @@ impl Plan {
 
     /// The largest number of lines of one call.
     fn most(&self) -> usize {
-        let shared = self.shared.iter().map(InTurn::most);
-        let in_turn = self
-            .in_turn
+        let shared = self.shared.iter().map(DividedLines::most);
+        let divided = self
+            .divided
             .iter()
             .map(|touch| (touch.end - touch.first) as usize);
-        self.lines.len() + shared.chain(in_turn).sum::<usize>()
+        self.lines.len() + shared.chain(divided).sum::<usize>()
     }
 }
 
@@ -189,8 +186,8 @@ pub struct Cpu {
     lines: Box<[Line]>,
     interrupt: Interrupt,
     profiler_instructions: u64,
-    arrays: Arrays<Placed>,
-    rotating: [Rotating; 2],
+    arrays: Arrays<FirstLines>,
+    rotations: [Rotation; 2],
     rx_buffer_lines: u32,
     rings: Rings,
     /// Physical first line of the current instance, by structure.
@@ -198,7 +195,7 @@ pub struct Cpu {
     free_mbufs: Vec<Mbuf>,
     /// The number of buffers, free or not.
     mbufs: u32,
-    free_places: Vec<u32>,
+    free_connections: Vec<u32>,
     /// Cycles since the start of the run.
     now: u64,
     started: (Time, u64),
@@ -276,16 +273,16 @@ impl Cpu {
             lines: vec![Line(0); most].into(),
             interrupt: machine.interrupt,
             profiler_instructions: u64::from(profiler_instructions),
-            rotating: [background, stream].map(|array| Rotating::new(array, &pages)),
+            rotations: [background, stream].map(|array| Rotation::new(array, &pages)),
             rx_buffer_lines: structures.rx_buffer,
             rings: Rings::new(machine, footprints, structures),
             bases,
-            mbufs: arrays.mbuf.count(),
-            free_mbufs: shuffled(arrays.mbuf.count(), seed ^ 1)
+            mbufs: arrays.count(Structure::Mbuf),
+            free_mbufs: shuffled(arrays.count(Structure::Mbuf), seed ^ 1)
                 .into_iter()
                 .map(Mbuf)
                 .collect(),
-            free_places: shuffled(arrays.socket.count(), seed ^ 2),
+            free_connections: shuffled(arrays.count(Structure::Socket), seed ^ 2),
             arrays,
             now: 0,
             started: (Time::ZERO, 0),
@@ -359,7 +356,7 @@ impl Cpu {
             self.lines[count..count + part.len()].copy_from_slice(part);
             count += part.len();
         }
-        for touch in &plan.in_turn {
+        for touch in &plan.divided {
             for offset in touch.of_call(call) {
                 let offset = offset * touch.structure.spacing();
                 self.lines[count] = Line(self.bases[touch.structure as usize].0 + offset);
@@ -370,10 +367,10 @@ impl Cpu {
         for (line, planned) in lines.iter_mut().zip(&plan.lines) {
             *line = Line(self.bases[planned.structure as usize].0 + planned.offset);
         }
-        for rotated in &plan.rotated {
-            let count = rotated.end - rotated.first;
-            lines[rotated.first..rotated.end]
-                .copy_from_slice(self.rotating[rotated.rotation].next(count));
+        for range in &plan.rotations {
+            let count = range.end - range.first;
+            lines[range.first..range.end]
+                .copy_from_slice(self.rotations[range.rotation].next(count));
         }
         let front = if self.front_end.is_free() {
             FrontEndCost::default()
@@ -448,10 +445,10 @@ impl Cpu {
 
     /// Fetches the lines of an operation before they are needed; `kind` selects prefetches or
     /// loads.
-    pub fn run_ahead(&mut self, operation: Operation, kind: FetchAhead) {
+    pub fn run_fetch(&mut self, operation: Operation, kind: FetchKind) {
         match kind {
-            FetchAhead::Prefetch => self.run_prefetch(operation),
-            FetchAhead::Load => self.run(operation),
+            FetchKind::Prefetch => self.run_prefetch(operation),
+            FetchKind::Load => self.run(operation),
         }
     }
 
@@ -470,45 +467,44 @@ impl Cpu {
     }
 
     /// Memory for a new connection's structures.
-    pub fn allocate_places(&mut self, connection: ConnectionId) -> Places {
+    pub fn allocate_connection(&mut self, connection: ConnectionId) -> ConnectionLines {
         let number = connection.number();
-        let index = self.free_places.pop().unwrap_or(number);
+        let index = self.free_connections.pop().unwrap_or(number);
         // Spreads connections over the buckets as a hash of ports and addresses does.
         let hash = number.wrapping_mul(0x9E37_79B1);
-        Places {
-            index,
-            file: self.arrays.file.line(index),
-            socket: self.arrays.socket.line(index),
-            inpcb: self.arrays.inpcb.line(index),
-            tcpcb: self.arrays.tcpcb.line(index),
-            record: self.arrays.record.line(index),
-            heap: (self.arrays.heap.as_ref()).map_or(Line(0), |heap| heap.line(index)),
-            pcb_hash: self.arrays.pcb_hash.line(hash >> 8),
-            callout: self.arrays.callout.line(hash >> 12),
-        }
+        let lines = OF_CONNECTION.map(|structure| {
+            let index = match structure {
+                Structure::PcbHash => hash >> 8,
+                Structure::Callout => hash >> 12,
+                _ => index,
+            };
+            self.arrays.line(structure, index).unwrap_or(Line(0))
+        });
+        ConnectionLines { index, lines }
     }
 
     /// Frees a connection's memory; the next connection gets it.
-    pub fn free_places(&mut self, places: Places) {
-        self.free_places.push(places.index);
+    pub fn free_connection(&mut self, lines: ConnectionLines) {
+        self.free_connections.push(lines.index);
     }
 
     /// The following operations are on this connection.
-    pub fn at_connection(&mut self, places: &Places) {
-        let bases = &mut self.bases;
-        bases[Structure::File as usize] = places.file;
-        bases[Structure::Socket as usize] = places.socket;
-        bases[Structure::Inpcb as usize] = places.inpcb;
-        bases[Structure::Tcpcb as usize] = places.tcpcb;
-        bases[Structure::Record as usize] = places.record;
-        bases[Structure::Heap as usize] = places.heap;
-        bases[Structure::PcbHash as usize] = places.pcb_hash;
-        bases[Structure::Callout as usize] = places.callout;
+    pub fn at_connection(&mut self, connection: &ConnectionLines) {
+        for (structure, line) in OF_CONNECTION.into_iter().zip(connection.lines) {
+            self.bases[structure as usize] = line;
+        }
+    }
+
+    /// The following operations are on an instance of a structure, if the run has this structure.
+    fn at(&mut self, structure: Structure, index: u32) {
+        if let Some(line) = self.arrays.line(structure, index) {
+            self.bases[structure as usize] = line;
+        }
     }
 
     /// The following operations are on this file.
     pub fn at_object(&mut self, object: u32) {
-        self.bases[Structure::Object as usize] = self.arrays.object.line(object);
+        self.at(Structure::Object, object);
     }
 
     /// A buffer for data to be sent: the one freed last.
@@ -525,13 +521,17 @@ impl Cpu {
 
     /// The following operations are on this buffer.
     pub fn at_mbuf(&mut self, mbuf: Mbuf) {
-        self.bases[Structure::Mbuf as usize] = self.arrays.mbuf.line(mbuf.0);
+        self.at(Structure::Mbuf, mbuf.0);
     }
 
-    /// The following operations are on the buffer that will be allocated after `ahead` others.
-    pub fn at_free_mbuf(&mut self, ahead: usize) {
+    /// The following operations are on the buffer that will be allocated after `skipped` others.
+    pub fn at_free_mbuf(&mut self, skipped: usize) {
         let free = &self.free_mbufs;
-        if let Some(&mbuf) = free.len().checked_sub(1 + ahead).map(|index| &free[index]) {
+        if let Some(&mbuf) = free
+            .len()
+            .checked_sub(1 + skipped)
+            .map(|index| &free[index])
+        {
             self.at_mbuf(mbuf);
         }
     }

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::address::InTurn;
+use super::address::DividedLines;
 use crate::error::ConfigurationError;
-use crate::named::named;
 use crate::parameters::ParameterSet;
+use perpacket_cost::named;
 
 named! {
     /// The structures in memory.
@@ -172,11 +172,11 @@ pub struct Footprint {
 
 impl Footprint {
     /// The touches of a scattered structure, whose lines are at `places`.
-    pub fn touches_of(&self, structure: Structure, places: &[Line]) -> Box<[InTurn]> {
+    pub fn touches_of(&self, structure: Structure, places: &[Line]) -> Box<[DividedLines]> {
         self.touches
             .iter()
             .filter(|touch| touch.structure == structure)
-            .map(|touch| InTurn::new(*touch, places))
+            .map(|touch| DividedLines::new(*touch, places))
             .collect()
     }
 }
@@ -260,7 +260,7 @@ impl Structures {
     fn check(&self) -> Result<(), ConfigurationError> {
         const PAGE_LINES: u32 = 64;
         const MOST: u32 = 1 << 22;
-        for &structure in Structure::ALL {
+        for structure in Structure::ALL {
             let lines = self.lines(structure);
             let most = if structure.rotation().is_some() || structure.is_scattered() {
                 MOST
@@ -281,23 +281,6 @@ impl Structures {
                 self.field_share,
                 "expected more than 0 and at most 1",
             ));
-        }
-        for (name, value) in [
-            ("structures.tx_mbufs", self.tx_mbufs),
-            ("structures.rx_buffers", self.rx_buffers),
-            ("structures.descriptors_per_line", self.descriptors_per_line),
-            ("structures.tx_descriptors", self.tx_descriptors),
-            ("structures.slots_per_line", self.slots_per_line),
-            ("structures.pcb_hash", self.pcb_hash),
-            ("structures.callout", self.callout),
-        ] {
-            if value == 0 || value > MOST {
-                return Err(ConfigurationError::new(
-                    name,
-                    value,
-                    format!("expected 1 to {MOST}"),
-                ));
-            }
         }
         Ok(())
     }
@@ -341,7 +324,7 @@ pub fn read(
         let touches: Result<_, _> = data
             .touches
             .iter()
-            .map(|text| parse_touch(*operation, text, &structures))
+            .map(|text| parse_touch(operation, text, &structures))
             .collect();
         footprints.push(Footprint {
             layer,
@@ -382,19 +365,15 @@ fn parse_touch(
     let (first, end) = range.split_once("..").ok_or_else(form)?;
     let first: u32 = first.parse().map_err(|_| form())?;
     let end: u32 = end.parse().map_err(|_| form())?;
-    let Some(structure) = Structure::ALL
-        .iter()
-        .copied()
-        .find(|one| one.name() == name)
-    else {
-        let known: Vec<_> = Structure::ALL.iter().map(|one| one.name()).collect();
+    let Some(structure) = Structure::from_name(name) else {
+        let known = Structure::ALL.map(Structure::name);
         return Err(wrong(format!("the structures are {}", known.join(", "))));
     };
     if structure == Structure::Heap && !operation.can_touch_heap() {
         let able: Vec<_> = Operation::ALL
-            .iter()
-            .filter(|one| one.can_touch_heap())
-            .map(|one| one.name())
+            .into_iter()
+            .filter(|operation| operation.can_touch_heap())
+            .map(Operation::name)
             .collect();
         return Err(wrong(format!("only {} touch the heap", able.join(", "))));
     }

@@ -3,7 +3,7 @@
 
 use perpacket_memory::{Hierarchy, Line, TranslationBuffer, TranslationParameters};
 
-use super::address::{InTurn, scattered};
+use super::address::{DividedLines, scattered};
 use super::footprint::{Footprint, Operation, Structure, Structures};
 use crate::error::ConfigurationError;
 use crate::settings::Machine;
@@ -31,7 +31,7 @@ pub struct FrontEndCost {
 /// has no cost of fetching, and one without a translation buffer has no cost of translating.
 pub struct FrontEnd {
     /// Code by `Operation as usize`; empty without an instruction cache.
-    code: Box<[Box<[InTurn]>]>,
+    code: Box<[Box<[DividedLines]>]>,
     translations: Option<TranslationBuffer>,
     walk_cycles: u64,
 }
@@ -49,7 +49,7 @@ impl FrontEnd {
             .map(|number| Line(TOUCHED_CODE + number))
             .collect();
         let mut next = CODE;
-        let mut lines = |footprint: &Footprint| -> Box<[InTurn]> {
+        let mut lines = |footprint: &Footprint| -> Box<[DividedLines]> {
             let touches = footprint.touches_of(Structure::Code, &touched);
             if !touches.is_empty() {
                 return touches;
@@ -58,7 +58,7 @@ impl FrontEnd {
             let first = next;
             next += (bytes / 64.0).ceil().clamp(1.0, MOST_LINES) as u32;
             let path: Vec<_> = (first..next).map(Line).collect();
-            Box::new([InTurn::whole(&path)])
+            Box::new([DividedLines::whole(&path)])
         };
         let has_cache = machine.l1i.size_kib > 0;
         let code = footprints

@@ -2,7 +2,7 @@
 
 use super::cpu::Interrupted;
 use super::footprint::Operation;
-use super::{Host, KernelJob, Since};
+use super::{Host, KernelJob, TimedJob};
 use crate::connection::WorkQueue;
 use crate::context::{Context, Event};
 use crate::settings::Interrupt;
@@ -19,7 +19,7 @@ pub struct Interrupts {
     earliest: Time,
     state: InterruptState,
     /// Received frames that no handler has collected.
-    pub(super) frames: WorkQueue<Since<KernelJob>>,
+    pub(super) frames: WorkQueue<TimedJob<KernelJob>>,
     /// When the interrupt for sent frames is due, if any frame was sent since the last one.
     send_due: Option<Time>,
     /// Whether a handler runs in the middle of a job.
@@ -146,7 +146,7 @@ impl Host {
         while let Some(waiting) = interrupts.frames.pop() {
             if let KernelJob::Frame { frame, buffer } = waiting.job {
                 self.kernel.receive_at_driver(frame.connection, buffer);
-                let job = Since::new(KernelJob::Input { frame, buffer }, waiting.since);
+                let job = TimedJob::new(KernelJob::Input { frame, buffer }, waiting.since);
                 self.kernel.jobs.kernel.push(job, &mut context.connections);
             }
             context.connections.release(&waiting);
@@ -261,7 +261,7 @@ impl Host {
         let Some(interrupts) = &mut self.interrupts else {
             return self.add_kernel_job(job, context);
         };
-        let job = Since::new(job, context.now);
+        let job = TimedJob::new(job, context.now);
         interrupts.frames.push(job, &mut context.connections);
         if interrupts.state == InterruptState::Idle {
             interrupts.state = InterruptState::Due;

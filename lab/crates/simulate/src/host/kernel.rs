@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 
 use super::bypass::Bypass;
-use super::cpu::{Cpu, Mbuf, Places, ReceiveBuffer};
+use super::cpu::{ConnectionLines, Cpu, Mbuf, ReceiveBuffer};
 use super::footprint::Operation;
-use super::{Jobs, KernelJob, Since, UserJob};
+use super::{Jobs, KernelJob, TimedJob, UserJob};
 use crate::connection::{ConnectionId, ConnectionTable, TimedEndpoint};
 use crate::context::{CommandKind, Context, Event, Frame};
 use crate::error::ConfigurationError;
 use crate::nic::Message;
-use crate::settings::{Ahead, Settings};
+use crate::settings::{PrefetchPolicy, Settings};
 use crate::tcp::{self, Endpoint, Flags, Reaction, Sequence, State};
 
 /// A buffer on a connection's send queue.
@@ -29,12 +29,8 @@ pub struct Buffer {
 pub struct Socket {
     /// The server's end of TCP, unless the NIC has it. Created when the SYN arrives.
     pub end: Option<Box<TimedEndpoint>>,
-    pub has_seen_syn: bool,
-    /// Whether the first frame has passed the driver. The SYN may still wait for TCP then.
-    has_places: bool,
-    /// Whether the NIC runs the connection, or the connection is on its way to or from the NIC.
-    pub is_offloaded: bool,
-    pub places: Places,
+    pub stage: Stage,
+    pub lines: ConnectionLines,
     /// The buffer of the frame that carried the request, for the copy in `read`.
     pub request_buffer: ReceiveBuffer,
     /// Buffers of data not known to be acknowledged, oldest first.
@@ -52,11 +48,40 @@ pub struct Socket {
     pub peer_finished: bool,
     /// Whether the server waits for room in the send buffer.
     pub wants_room: bool,
-    /// Whether it is in the list of ready connections.
-    is_ready: bool,
-    /// Whether the server has stopped polling it.
-    is_unwatched: bool,
+    polling: Polling,
     is_torn_down: bool,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// No frame of it has passed the driver.
+    #[default]
+    New,
+    /// Its first frame has passed the driver, and its structures have memory. The SYN waits for TCP.
+    Allocated,
+    /// TCP on the host has seen its SYN and runs it.
+    OnHost,
+    /// The NIC runs it, or it is on its way to or from the NIC.
+    OnNic,
+}
+
+/// Whether a poll returns a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Polling {
+    #[default]
+    NotReady,
+    /// It is in the list of ready connections.
+    Ready,
+    /// The server has stopped polling it.
+    Stopped,
+}
+
+impl Socket {
+    /// TCP's end, if it runs on the host.
+    fn end_on_host(&mut self) -> Option<&mut TimedEndpoint> {
+        (self.end.as_deref_mut()).filter(|_| self.stage != Stage::OnNic)
+    }
 }
 
 /// The kernel.
@@ -73,7 +98,7 @@ pub struct Kernel {
     /// Connections of the last poll that the server has not processed yet.
     polled: u32,
     /// The lines that are fetched before they are needed, if there are any.
-    pub ahead: Option<Ahead>,
+    pub prefetch: Option<PrefetchPolicy>,
     /// Whether TCP's output costs something if it sends nothing.
     has_idle_output: bool,
     /// Whether TCP's output follows the list of the send buffer from its beginning.
@@ -110,7 +135,7 @@ impl Kernel {
             reads_by_command: settings.host.reads_by_command,
             events_per_poll: settings.server.events_per_poll,
             polled: 0,
-            ahead: settings.host.ahead()?,
+            prefetch: settings.host.prefetch_policy()?,
             has_idle_output,
             output_walks,
             append_walks,
@@ -149,51 +174,56 @@ impl Kernel {
 
     /// Fetches the header and TCP's lines of the frame that waits `distance` places behind the
     /// current one.
-    fn fetch_received_ahead(&mut self, current: ConnectionId, buffer: ReceiveBuffer) {
-        let Some(ahead) = self.ahead else { return };
-        let (id, buffer) = match ahead.distance {
+    fn prefetch_received(&mut self, current: ConnectionId, buffer: ReceiveBuffer) {
+        let Some(prefetch) = self.prefetch else {
+            return;
+        };
+        let (id, buffer) = match prefetch.distance {
             0 => (current, buffer),
             distance => match self.jobs.kernel.get(distance - 1) {
-                Some(Since {
+                Some(TimedJob {
                     job: KernelJob::Frame { frame, buffer },
                     ..
                 }) => (frame.connection, *buffer),
                 _ => return,
             },
         };
-        if ahead.lines.has_header() {
+        if prefetch.lines.has_header() {
             self.cpu.at_received(buffer);
             self.cpu
-                .run_ahead(Operation::DriverPrefetchHeader, ahead.kind);
+                .run_fetch(Operation::DriverPrefetchHeader, prefetch.kind);
         }
-        if ahead.lines.has_tcp() {
-            self.cpu.at_connection(&self.sockets[id].places);
-            self.cpu.run_ahead(Operation::DriverPrefetchTcp, ahead.kind);
+        if prefetch.lines.has_tcp() {
+            self.cpu.at_connection(&self.sockets[id].lines);
+            self.cpu
+                .run_fetch(Operation::DriverPrefetchTcp, prefetch.kind);
         }
     }
 
     /// Fetches the lines of the system call and of TCP that a write to a connection touches.
-    pub fn fetch_write_ahead(&mut self, id: ConnectionId, ahead: Ahead) {
-        self.cpu.at_connection(&self.sockets[id].places);
-        if ahead.lines.has_syscall() {
-            self.cpu.at_free_mbuf(ahead.distance);
-            self.cpu.run_ahead(Operation::PrefetchSyscall, ahead.kind);
+    pub fn prefetch_write(&mut self, id: ConnectionId, prefetch: PrefetchPolicy) {
+        self.cpu.at_connection(&self.sockets[id].lines);
+        if prefetch.lines.has_syscall() {
+            self.cpu.at_free_mbuf(prefetch.distance);
+            self.cpu
+                .run_fetch(Operation::PrefetchSyscall, prefetch.kind);
         }
-        if ahead.lines.has_tcp() {
-            self.cpu.run_ahead(Operation::PrefetchTcp, ahead.kind);
+        if prefetch.lines.has_tcp() {
+            self.cpu.run_fetch(Operation::PrefetchTcp, prefetch.kind);
         }
     }
 
     /// The receive path from the driver to Ethernet.
     pub(super) fn receive_at_driver(&mut self, id: ConnectionId, buffer: ReceiveBuffer) {
-        if !self.sockets[id].has_seen_syn && !self.sockets[id].has_places {
-            self.sockets[id].has_places = true;
-            self.sockets[id].places = self.cpu.allocate_places(id);
+        let socket = &mut self.sockets[id];
+        if socket.stage == Stage::New {
+            socket.stage = Stage::Allocated;
+            socket.lines = self.cpu.allocate_connection(id);
         }
-        self.fetch_received_ahead(id, buffer);
+        self.prefetch_received(id, buffer);
         let cpu = &mut self.cpu;
         cpu.at_received(buffer);
-        cpu.at_connection(&self.sockets[id].places);
+        cpu.at_connection(&self.sockets[id].lines);
         cpu.run_per_frame();
         cpu.run(Operation::DriverReceive);
         cpu.run(Operation::EthernetInput);
@@ -206,20 +236,20 @@ impl Kernel {
         let cpu = &mut self.cpu;
         let socket = &mut self.sockets[id];
         cpu.at_received(buffer);
-        cpu.at_connection(&socket.places);
-        if socket.is_offloaded {
+        cpu.at_connection(&socket.lines);
+        if socket.stage == Stage::OnNic {
             cpu.run(Operation::BypassForward);
             return self.post_command(id, CommandKind::Forward(frame.segment), context);
         }
         cpu.run(Operation::IpInput);
         cpu.run(Operation::TcpInput);
-        if socket.has_seen_syn {
+        if socket.stage == Stage::OnHost {
             self.segment_at_tcp(frame, buffer, context);
         } else if frame.segment.flags.has(Flags::SYN) {
             let initial = Sequence(frame.segment.sequence.0.rotate_left(16));
             let end = Endpoint::accept(&self.tcp, initial, &frame.segment);
             socket.end = Some(Box::new(TimedEndpoint::new(end)));
-            socket.has_seen_syn = true;
+            socket.stage = Stage::OnHost;
             self.transmit(id, context);
         }
     }
@@ -304,7 +334,7 @@ impl Kernel {
         while let Some(buffer) = socket.buffers.pop_front() {
             self.cpu.free_mbuf(buffer.mbuf);
         }
-        self.cpu.free_places(socket.places);
+        self.cpu.free_connection(socket.lines);
         let future = context.content[id].future;
         self.bypass.selection.ended(socket.enqueues, future);
     }
@@ -312,7 +342,7 @@ impl Kernel {
     /// Sends all segments that TCP on the host allows; returns their number.
     pub fn transmit(&mut self, id: ConnectionId, context: &mut Context) -> u32 {
         let socket = &mut self.sockets[id];
-        let Some(end) = socket.end.as_mut().filter(|_| !socket.is_offloaded) else {
+        let Some(end) = (socket.end.as_mut()).filter(|_| socket.stage != Stage::OnNic) else {
             return 0;
         };
         let cpu = &mut self.cpu;
@@ -368,10 +398,10 @@ impl Kernel {
     /// A poll returns the connection, after those that are ready already.
     pub(super) fn make_ready(&mut self, id: ConnectionId, context: &mut Context) {
         let socket = &mut self.sockets[id];
-        if !socket.is_ready && !socket.is_unwatched {
-            socket.is_ready = true;
+        if socket.polling == Polling::NotReady {
+            socket.polling = Polling::Ready;
             let connections = &mut context.connections;
-            let job = Since::new(UserJob::Ready(id), self.cpu.time());
+            let job = TimedJob::new(UserJob::Ready(id), self.cpu.time());
             self.jobs.user.push(job, connections);
         }
     }
@@ -383,7 +413,7 @@ impl Kernel {
             return false;
         };
         let is_due = end.is_due(context.now);
-        if socket.is_offloaded {
+        if socket.stage == Stage::OnNic {
             // The side that will run the connection sets its timer.
             return false;
         }
@@ -396,19 +426,18 @@ impl Kernel {
     fn run_timer(&mut self, id: ConnectionId, context: &mut Context) {
         let now = self.cpu.time();
         let socket = &mut self.sockets[id];
-        let Some(end) = socket.end.as_mut().filter(|_| !socket.is_offloaded) else {
+        let Some(end) = socket.end_on_host() else {
             return;
         };
-        self.cpu.at_connection(&socket.places);
         let timed_out = end.tcp.on_timer(&self.tcp, now);
+        self.cpu.at_connection(&socket.lines);
         context.measure.timeouts += u64::from(timed_out);
         self.transmit(id, context);
     }
 
     /// The NIC dropped a frame because its send ring and the queue behind it are full.
     pub fn send_refused(&mut self, id: ConnectionId) {
-        let socket = &mut self.sockets[id];
-        if let Some(end) = socket.end.as_mut().filter(|_| !socket.is_offloaded) {
+        if let Some(end) = self.sockets[id].end_on_host() {
             end.tcp.quench(&self.tcp);
         }
     }
@@ -426,14 +455,16 @@ impl Kernel {
         }
         self.polled -= 1;
         let socket = &mut self.sockets[id];
-        self.cpu.at_connection(&socket.places);
+        self.cpu.at_connection(&socket.lines);
         self.cpu.run(Operation::PollEvent);
-        socket.is_ready = false;
+        if socket.polling == Polling::Ready {
+            socket.polling = Polling::NotReady;
+        }
     }
 
     /// The server does not poll the connection from now on.
     pub fn stop_polling(&mut self, id: ConnectionId) {
-        self.sockets[id].is_unwatched = true;
+        self.sockets[id].polling = Polling::Stopped;
     }
 
     /// The server accepts the connection that it polled last.
@@ -448,10 +479,10 @@ impl Kernel {
         let bytes = std::mem::take(&mut socket.unread_bytes);
         self.cpu.at_received(socket.request_buffer);
         self.cpu.run(Operation::Read);
-        match &mut socket.end {
+        match socket.end_on_host() {
             // The NIC may have returned the connection with these bytes unread.
-            Some(end) if !socket.is_offloaded => end.tcp.read(&self.tcp, bytes),
-            _ if self.reads_by_command => {
+            Some(end) => end.tcp.read(&self.tcp, bytes),
+            None if self.reads_by_command => {
                 self.send_command(id, CommandKind::Read { bytes }, context);
             }
             _ => {}
@@ -462,7 +493,7 @@ impl Kernel {
     pub fn send_room_bytes(&self, id: ConnectionId) -> u32 {
         let socket = &self.sockets[id];
         match &socket.end {
-            Some(end) if !socket.is_offloaded => end
+            Some(end) if socket.stage != Stage::OnNic => end
                 .tcp
                 .send_room_bytes(&self.tcp)
                 .saturating_sub(socket.bytes_in_commands),
@@ -502,12 +533,12 @@ impl Kernel {
             self.try_handoff(id, context);
         }
         let socket = &mut self.sockets[id];
-        match &mut socket.end {
-            Some(end) if !socket.is_offloaded => {
+        match socket.end_on_host() {
+            Some(end) => {
                 end.tcp.enqueue(bytes, more_to_come);
                 self.transmit(id, context);
             }
-            _ => {
+            None => {
                 socket.bypass_queued_bytes += bytes;
                 socket.bytes_in_commands += bytes;
                 let kind = CommandKind::Send {
@@ -521,14 +552,13 @@ impl Kernel {
 
     pub fn close(&mut self, id: ConnectionId, context: &mut Context) {
         self.cpu.run(Operation::Close);
-        let socket = &mut self.sockets[id];
-        match &mut socket.end {
-            Some(end) if !socket.is_offloaded => {
+        match self.sockets[id].end_on_host() {
+            Some(end) => {
                 self.cpu.run(Operation::TcpClose);
                 end.tcp.close();
                 self.transmit(id, context);
             }
-            _ => self.send_command(id, CommandKind::Close, context),
+            None => self.send_command(id, CommandKind::Close, context),
         }
     }
 }

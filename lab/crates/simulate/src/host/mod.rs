@@ -26,14 +26,14 @@ pub use io_bus::IoBus;
 pub use kernel::Kernel;
 pub use web_server::WebServer;
 
-use crate::connection::{ConnectionId, TimedEndpoint, Work, WorkQueue};
+use crate::connection::{ConnectionId, RefersToConnection, TimedEndpoint, WorkQueue};
 use crate::context::{Command, CommandKind, Context, Event, Frame};
 use crate::measure::Queue;
 use crate::nic::{HostMemory, Message};
 use crate::time::Time;
 use cpu::{Cpu, ReceiveBuffer};
 
-/// Work for the kernel.
+/// RefersToConnection for the kernel.
 #[derive(Clone, Copy, Debug)]
 enum KernelJob {
     /// A received frame in this buffer.
@@ -51,7 +51,7 @@ enum KernelJob {
     SoftLimit(u32),
 }
 
-/// Work for the server's process.
+/// RefersToConnection for the server's process.
 #[derive(Clone, Copy, Debug)]
 enum UserJob {
     /// A connection is ready for the server.
@@ -60,7 +60,7 @@ enum UserJob {
     Write,
 }
 
-impl Work for KernelJob {
+impl RefersToConnection for KernelJob {
     fn connection(&self) -> Option<ConnectionId> {
         match *self {
             Self::Frame { frame, .. } | Self::Input { frame, .. } => Some(frame.connection),
@@ -70,7 +70,7 @@ impl Work for KernelJob {
     }
 }
 
-impl Work for UserJob {
+impl RefersToConnection for UserJob {
     fn connection(&self) -> Option<ConnectionId> {
         match *self {
             Self::Ready(connection) => Some(connection),
@@ -81,18 +81,18 @@ impl Work for UserJob {
 
 /// A job and its time of arrival.
 #[derive(Clone, Copy, Debug)]
-struct Since<J> {
+struct TimedJob<J> {
     job: J,
     since: Time,
 }
 
-impl<J> Since<J> {
+impl<J> TimedJob<J> {
     const fn new(job: J, since: Time) -> Self {
         Self { job, since }
     }
 }
 
-impl<J: Work> Work for Since<J> {
+impl<J: RefersToConnection> RefersToConnection for TimedJob<J> {
     fn connection(&self) -> Option<ConnectionId> {
         self.job.connection()
     }
@@ -101,8 +101,8 @@ impl<J: Work> Work for Since<J> {
 /// The jobs that wait for the processor.
 #[derive(Default)]
 struct Jobs {
-    kernel: WorkQueue<Since<KernelJob>>,
-    user: WorkQueue<Since<UserJob>>,
+    kernel: WorkQueue<TimedJob<KernelJob>>,
+    user: WorkQueue<TimedJob<UserJob>>,
 }
 
 /// The server's program.
@@ -146,7 +146,7 @@ impl Host {
 
     /// Frames that wait for the processor.
     pub fn waiting_frames(&self) -> u64 {
-        let is_frame = |waiting: &&Since<KernelJob>| {
+        let is_frame = |waiting: &&TimedJob<KernelJob>| {
             matches!(
                 waiting.job,
                 KernelJob::Frame { .. } | KernelJob::Input { .. }
@@ -178,7 +178,7 @@ impl Host {
     /// The bulk sender's next segment is due.
     pub fn bulk_due(&mut self, context: &mut Context) {
         let connections = &mut context.connections;
-        let job = Since::new(UserJob::Write, context.now);
+        let job = TimedJob::new(UserJob::Write, context.now);
         self.kernel.jobs.user.push(job, connections);
         self.wake(context);
     }
@@ -191,7 +191,7 @@ impl Host {
     }
 
     fn add_kernel_job(&mut self, job: KernelJob, context: &mut Context) {
-        let job = Since::new(job, context.now);
+        let job = TimedJob::new(job, context.now);
         self.kernel.jobs.kernel.push(job, &mut context.connections);
         self.wake(context);
     }

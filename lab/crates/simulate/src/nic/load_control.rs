@@ -3,25 +3,17 @@
 //! It is evaluated when a packet arrives, a connection is handed off or one ends, and at no other
 //! time.
 
-/// The state of the controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum State {
-    #[default]
-    Monitor,
-    Decrease,
-    Increase,
-}
+use perpacket_cost::named;
 
-impl State {
-    /// The name used in timelines.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Monitor => "monitor",
-            Self::Decrease => "decrease",
-            Self::Increase => "increase",
-        }
+named! {
+    /// The state of the controller.
+    #[derive(Default)]
+    #[allow(missing_docs)]
+    pub enum State {
+        #[default]
+        Monitor = "monitor",
+        Decrease = "decrease",
+        Increase = "increase",
     }
 }
 

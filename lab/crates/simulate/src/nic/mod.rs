@@ -84,7 +84,7 @@ impl Processor {
 
 /// A host packet on its way through the NIC, and when it arrived.
 #[derive(Clone, Copy, Debug)]
-enum Passing {
+enum Transfer {
     /// To the host's memory.
     ToHost(Frame, Time),
     /// From the host's memory, for the second pass.
@@ -92,7 +92,7 @@ enum Passing {
     ToWire(Frame, Time),
 }
 
-impl Passing {
+impl Transfer {
     const fn frame(&self) -> &Frame {
         let (Self::ToHost(frame, _) | Self::Fetched(frame, _) | Self::ToWire(frame, _)) = self;
         frame
@@ -104,9 +104,9 @@ pub struct Nic {
     processor: Processor,
     tasks: TaskQueues,
     /// The host packet that the current task passes on when it ends.
-    passing: Option<Passing>,
+    transfer: Option<Transfer>,
     /// Packets that are being moved to or from the host's memory, in order.
-    moving: VecDeque<Passing>,
+    moving: VecDeque<Transfer>,
     /// The time of moving a frame without a bus, if the host's frames pass the processor twice.
     /// `None` if they pass once and moving takes no time.
     staged: Option<Span>,
@@ -143,7 +143,7 @@ impl Nic {
                 work: WorkCounts::default(),
             },
             tasks: TaskQueues::new(nic.host_first, nic.receive_ring_packets, nic.queue_packets),
-            passing: None,
+            transfer: None,
             moving: VecDeque::new(),
             staged: nic.is_staged.then(|| Span::from_ns(u64::from(nic.dma_ns))),
             send_ring_packets: nic.send_ring_packets as usize,
@@ -191,10 +191,10 @@ impl Nic {
     pub fn frames(&self) -> [u64; 2] {
         let [mut to_server, mut to_client] = self.tasks.frames();
         to_client += self.interface_queue.len() as u64;
-        for passing in self.passing.iter().chain(&self.moving) {
-            match passing {
-                Passing::ToHost(..) => to_server += 1,
-                Passing::Fetched(..) | Passing::ToWire(..) => to_client += 1,
+        for transfer in self.transfer.iter().chain(&self.moving) {
+            match transfer {
+                Transfer::ToHost(..) => to_server += 1,
+                Transfer::Fetched(..) | Transfer::ToWire(..) => to_client += 1,
             }
         }
         [to_server, to_client]
@@ -272,42 +272,42 @@ impl Nic {
 
     /// The processor has finished its task.
     pub fn task_done(&mut self, host: &mut impl HostMemory, context: &mut Context) {
-        match (self.passing.take(), self.staged) {
+        match (self.transfer.take(), self.staged) {
             (None, _) => {}
-            (Some(Passing::ToWire(frame, since)), _) => {
+            (Some(Transfer::ToWire(frame, since)), _) => {
                 context.measure.send_delay(context.now.since(since));
                 context.measure.packet();
                 let arrival = self.to_client.send(&frame.segment, context.now);
                 context.at(arrival, Event::AtClient(frame));
                 context.connections.release(&frame);
             }
-            (Some(passing), Some(span)) => {
-                let moved = host.move_frame(passing.frame(), context.now);
-                self.moving.push_back(passing);
+            (Some(transfer), Some(span)) => {
+                let moved = host.move_frame(transfer.frame(), context.now);
+                self.moving.push_back(transfer);
                 context.at(moved.unwrap_or(context.now + span), Event::NicMoved);
             }
-            (Some(passing), None) => self.arrive(passing, host, context),
+            (Some(transfer), None) => self.arrive(transfer, host, context),
         }
         self.begin_next(host, context);
     }
 
     /// Handles the arrival of the packet whose move began first.
     pub fn moved(&mut self, host: &mut impl HostMemory, context: &mut Context) {
-        if let Some(passing) = self.moving.pop_front() {
-            self.arrive(passing, host, context);
+        if let Some(transfer) = self.moving.pop_front() {
+            self.arrive(transfer, host, context);
             self.wake(host, context);
         }
     }
 
     /// A packet has been moved to the host's memory or from there.
-    fn arrive(&mut self, passing: Passing, host: &mut impl HostMemory, context: &mut Context) {
-        match passing {
-            Passing::ToHost(frame, since) => {
+    fn arrive(&mut self, transfer: Transfer, host: &mut impl HostMemory, context: &mut Context) {
+        match transfer {
+            Transfer::ToHost(frame, since) => {
                 context.measure.receive_delay(context.now.since(since));
                 host.write_frame(frame, context);
                 context.connections.release(&frame);
             }
-            Passing::Fetched(frame, since) | Passing::ToWire(frame, since) => {
+            Transfer::Fetched(frame, since) | Transfer::ToWire(frame, since) => {
                 let connections = &mut context.connections;
                 self.tasks.push(Task::Transmit(frame), since, connections);
                 connections.release(&frame);
@@ -344,14 +344,14 @@ impl Nic {
                 }
                 self.processor.spend(Work::HostSend);
                 if self.staged.is_some() {
-                    return self.pass(Passing::Fetched(frame, since), context);
+                    return self.pass(Transfer::Fetched(frame, since), context);
                 }
                 self.processor.spend(Work::HostTransmit);
-                self.pass(Passing::ToWire(frame, since), context);
+                self.pass(Transfer::ToWire(frame, since), context);
             }
             Task::Transmit(frame) => {
                 self.processor.spend(Work::HostTransmit);
-                self.pass(Passing::ToWire(frame, since), context);
+                self.pass(Transfer::ToWire(frame, since), context);
             }
             Task::Command(command) => self.run_command(command, host, context),
             Task::Timer(id) => self.run_timer(id, context),
@@ -359,9 +359,9 @@ impl Nic {
     }
 
     /// Passes a host packet on when the task ends.
-    fn pass(&mut self, passing: Passing, context: &mut Context) {
-        context.connections.add(passing.frame());
-        self.passing = Some(passing);
+    fn pass(&mut self, transfer: Transfer, context: &mut Context) {
+        context.connections.add(transfer.frame());
+        self.transfer = Some(transfer);
     }
 
     fn look_up(
@@ -393,7 +393,7 @@ impl Nic {
         // A connection may have been restored while its frame waited.
         if !self.runs(frame.connection) {
             self.processor.spend(Work::HostReceive);
-            return self.pass(Passing::ToHost(frame, since), context);
+            return self.pass(Transfer::ToHost(frame, since), context);
         }
         context.measure.frames.to_server.delivered += 1;
         context.measure.nic_packet();

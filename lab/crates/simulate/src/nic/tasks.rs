@@ -1,6 +1,6 @@
 //! The queues in front of the NIC's processor, in arrival order or with host packets first.
 
-use crate::connection::{ConnectionId, Connections, Work, WorkQueue};
+use crate::connection::{ConnectionId, Connections, RefersToConnection, WorkQueue};
 use crate::context::{Command, CommandKind, Frame};
 use crate::measure::Queue;
 use crate::time::Time;
@@ -43,7 +43,7 @@ pub struct Waiting {
     pub since: Time,
 }
 
-impl Work for Waiting {
+impl RefersToConnection for Waiting {
     fn connection(&self) -> Option<ConnectionId> {
         Some(match self.task {
             Task::Received(frame)

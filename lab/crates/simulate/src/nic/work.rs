@@ -1,7 +1,7 @@
 //! The kinds of work of the NIC's processor, and the amount of each so far.
 
-use crate::named::named;
 use crate::settings::NicInstructions;
+use perpacket_cost::named;
 
 named! {
     /// A kind of work.

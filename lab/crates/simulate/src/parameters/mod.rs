@@ -9,6 +9,7 @@ pub use shorthand::Shorthand;
 use crate::error::ConfigurationError;
 
 const COMMON: (&str, &str) = ("common.toml", include_str!("../../data/common.toml"));
+const LIMITS: &str = include_str!("../../data/limits.toml");
 const LAYERS: (&str, &str) = ("layers.toml", include_str!("../../data/layers.toml"));
 
 /// The machines that can be simulated, by name.
@@ -86,6 +87,7 @@ pub fn resolve(
             set.set(name, value, "command line")?;
         }
     }
+    set.check(LIMITS)?;
     Ok(set)
 }
 

@@ -123,6 +123,43 @@ impl ParameterSet {
         Ok(())
     }
 
+    /// Checks the parameters against a TOML text of their limits. A parameter's limits are `[least]` or
+    /// `[least, most]`.
+    ///
+    /// # Errors
+    /// A value is out of its limits, or the text is not one of limits.
+    pub fn check(&self, limits: &str) -> Result<(), ConfigurationError> {
+        let table: Table = limits.parse().map_err(|error: toml::de::Error| {
+            ConfigurationError::new("limits", "the file", error.message())
+        })?;
+        self.check_table("", &table)
+    }
+
+    fn check_table(&self, prefix: &str, limits: &Table) -> Result<(), ConfigurationError> {
+        for (key, limit) in limits {
+            let name = format!("{prefix}{key}");
+            if let Value::Table(inner) = limit {
+                self.check_table(&format!("{name}."), inner)?;
+            }
+            let (Value::Array(limit), Some(leaf)) = (limit, self.0.get(&name)) else {
+                continue;
+            };
+            let limit: Vec<f64> = limit.iter().filter_map(number).collect();
+            let (least, most) = (limit[0], limit.get(1));
+            if number(&leaf.value)
+                .is_some_and(|value| value >= least && most.is_none_or(|most| value <= *most))
+            {
+                continue;
+            }
+            let allowed = match most {
+                Some(most) => format!("expected {least} to {most}"),
+                None => format!("expected {least} or more"),
+            };
+            return Err(ConfigurationError::new(name, &leaf.value, allowed));
+        }
+        Ok(())
+    }
+
     fn unknown(&self, name: &str, text: &str) -> ConfigurationError {
         let section = name.split('.').next().unwrap_or(name);
         let of_section: Vec<&str> = self
@@ -198,6 +235,11 @@ impl ParameterSet {
             source: leaf.source.clone(),
         })
     }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    let integer = value.as_integer().map(|integer| integer as f64);
+    integer.or(value.as_float())
 }
 
 /// A TOML value, or a string if the text is not one: `--set host.prefetch=none`.

@@ -169,7 +169,7 @@ impl Endpoint {
     #[must_use]
     pub fn timer(&self) -> Option<Time> {
         match (self.sender.deadline, self.acknowledge_by) {
-            (Some(one), Some(other)) => Some(one.min(other)),
+            (Some(left), Some(right)) => Some(left.min(right)),
             (one, other) => one.or(other),
         }
     }

@@ -282,15 +282,15 @@ fn pages_of_a_file_are_found_outside_of_system_calls() {
         ]
         .concat();
         let (outcome, explanation) = explained("W-0-N-N-FCFS-400", &overrides, None);
-        let found = calls(&explanation, "other.file_pages");
-        assert!(found > 0.9, "{found} a request");
-        assert_eq!(found, calls(&explanation, "syscall.sendfile"));
+        let page_calls = calls(&explanation, "other.file_pages");
+        assert!(page_calls > 0.9, "{page_calls} a request");
+        assert_eq!(page_calls, calls(&explanation, "syscall.sendfile"));
         let packets = outcome.packets_per_s / outcome.requests_per_s.unwrap();
         (
             outcome.layers["other"].instructions_per_packet,
-            found / packets,
+            page_calls / packets,
         )
     };
-    let ((with, found), (without, _)) = (run("1000"), run("0"));
-    assert!(((with - without) / found / 1_000.0 - 1.0).abs() < 0.05);
+    let ((with, page_calls), (without, _)) = (run("1000"), run("0"));
+    assert!(((with - without) / page_calls / 1_000.0 - 1.0).abs() < 0.05);
 }

@@ -58,29 +58,23 @@ impl Cpu {
     pub fn at_next_send(&mut self) {
         let number = self.rings.sent;
         self.rings.sent = number.wrapping_add(1);
-        let descriptor = self.tx_descriptor(number, 0);
-        self.bases[Structure::TxDescriptor as usize] = descriptor;
+        self.at(Structure::TxDescriptor, self.tx_descriptor(number, 0));
         self.at_sent(number);
     }
 
     /// The following operations are on the header buffer and the driver's entry of this frame.
     fn at_sent(&mut self, number: u32) {
-        let (arrays, bases) = (&self.arrays, &mut self.bases);
-        bases[Structure::TxMbuf as usize] = arrays.tx_mbuf.line(number);
-        if let Some(slots) = &arrays.tx_slot {
-            let line = slots.line(number / self.rings.slots_per_line);
-            bases[Structure::TxSlot as usize] = line;
-        }
+        self.at(Structure::TxMbuf, number);
+        self.at(Structure::TxSlot, number / self.rings.slots_per_line);
     }
 
-    /// The line of a sent frame's descriptor, where `index` counts those of the frame.
-    fn tx_descriptor(&self, number: u32, index: u32) -> Line {
+    /// The index of the line of a sent frame's descriptor, where `index` counts those of the frame.
+    fn tx_descriptor(&self, number: u32, index: u32) -> u32 {
         let rings = &self.rings;
         let descriptor = number
             .wrapping_mul(rings.tx_descriptors)
             .wrapping_add(index);
-        let line = descriptor / rings.descriptors_per_line;
-        self.arrays.tx_descriptor.line(line)
+        descriptor / rings.descriptors_per_line
     }
 
     /// The NIC marks the descriptors around the last sent frames as done.
@@ -108,12 +102,16 @@ impl Cpu {
         rings.cleaned = first.wrapping_add(count);
         let last = rings.tx_descriptors - 1;
         let frames = (0..count).map(|step| first.wrapping_add(step));
-        for number in frames.clone() {
-            let line = self.tx_descriptor(number, last);
+        let descriptors = frames
+            .clone()
+            .map(|number| self.tx_descriptor(number, last));
+        let descriptors: Vec<_> = descriptors
+            .filter_map(|index| self.arrays.line(Structure::TxDescriptor, index))
+            .collect();
+        for &line in &descriptors {
             self.memory.invalidate(line);
         }
-        for number in frames {
-            let line = self.tx_descriptor(number, last);
+        for (number, line) in frames.zip(descriptors) {
             self.bases[Structure::DoneDescriptor as usize] = line;
             self.at_sent(number);
             self.run(Operation::DriverClean);
@@ -124,29 +122,28 @@ impl Cpu {
     pub fn dma_receive(&mut self, bytes: u32) -> ReceiveBuffer {
         let buffer = self.rings.received;
         self.rings.received = buffer.wrapping_add(1);
-        let base = self.arrays.rx_buffer.line(buffer);
-        for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
-            self.memory.invalidate(Line(base.0 + line));
+        if let Some(base) = self.arrays.line(Structure::RxBuffer, buffer) {
+            for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
+                self.memory.invalidate(Line(base.0 + line));
+            }
         }
-        self.memory.invalidate(self.rx_descriptor(buffer));
+        let descriptor = buffer / self.rings.descriptors_per_line;
+        if let Some(line) = self.arrays.line(Structure::RxDescriptor, descriptor) {
+            self.memory.invalidate(line);
+        }
         ReceiveBuffer(buffer)
-    }
-
-    fn rx_descriptor(&self, buffer: u32) -> Line {
-        let line = buffer / self.rings.descriptors_per_line;
-        self.arrays.rx_descriptor.line(line)
     }
 
     /// The following operations are on this received frame.
     pub fn at_received(&mut self, ReceiveBuffer(buffer): ReceiveBuffer) {
-        let descriptor = self.rx_descriptor(buffer);
-        let (arrays, bases) = (&self.arrays, &mut self.bases);
-        bases[Structure::RxDescriptor as usize] = descriptor;
-        bases[Structure::RxMbuf as usize] = arrays.rx_mbuf.line(buffer);
-        bases[Structure::RxBuffer as usize] = arrays.rx_buffer.line(buffer);
-        if let Some(slots) = &arrays.rx_slot {
-            let line = slots.line(buffer / self.rings.slots_per_line);
-            bases[Structure::RxSlot as usize] = line;
-        }
+        let rings = &self.rings;
+        let (descriptor, slot) = (
+            buffer / rings.descriptors_per_line,
+            buffer / rings.slots_per_line,
+        );
+        self.at(Structure::RxDescriptor, descriptor);
+        self.at(Structure::RxMbuf, buffer);
+        self.at(Structure::RxBuffer, buffer);
+        self.at(Structure::RxSlot, slot);
     }
 }
