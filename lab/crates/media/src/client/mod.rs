@@ -21,7 +21,7 @@ use rustix::event::{Timespec, epoll};
 use serde::Serialize;
 use thiserror::Error;
 
-pub use report::{Percentiles, Reason, Report, Spread, StreamReport};
+pub use report::{Reason, Report, Spread, StreamReport};
 
 use player::{Action, Client, Outcome, Phase, SocketKind};
 use stream::ReceivedStream;
@@ -81,39 +81,25 @@ pub struct Options {
 
 /// The reason why a run cannot start.
 #[derive(Debug, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum Error {
     /// The URL is malformed or lacks `{}`.
     #[error("url `{url}`: expected {expected}")]
-    Url {
-        /// The URL.
-        url: String,
-        /// The expected form.
-        expected: &'static str,
-    },
+    Url { url: String, expected: &'static str },
     /// The host has no address.
     #[error("host `{host}`: {error}")]
-    Host {
-        /// The host and port.
-        host: String,
-        /// The error of the system.
-        error: io::Error,
-    },
+    Host { host: String, error: io::Error },
     /// A CPU does not exist or may not be used.
     #[error("cannot run on cpus {cpus:?}: {error}")]
-    Cpus {
-        /// The CPUs.
-        cpus: Vec<usize>,
-        /// The error of the system.
-        error: io::Error,
-    },
+    Cpus { cpus: Vec<usize>, error: io::Error },
     /// The limit of open files is too low for the clients.
     #[error("{clients} clients need {needed} descriptors, and the limit of open files is {limit}")]
     Descriptors {
-        /// Number of clients.
         clients: usize,
-        /// Descriptors that they need.
         needed: u64,
-        /// The limit.
         limit: u64,
     },
     /// Another error of the system.

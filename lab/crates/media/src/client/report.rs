@@ -3,48 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use hdrhistogram::{Counter, Histogram};
+use hdrhistogram::Histogram;
 use perpacket_linux::clock::process_cpu_ns;
 use serde::Serialize;
 
 use super::player::{Client, Outcome};
 use super::{Distribution, Options, Transport};
-
-/// Percentiles in microseconds; 0 without measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Percentiles {
-    /// Median.
-    pub p50: f64,
-    /// 99 %.
-    pub p99: f64,
-    /// 99.9 %.
-    pub p999: f64,
-    /// Highest.
-    pub max: f64,
-}
-
-impl Percentiles {
-    pub(super) fn of<C: Counter>(histogram: &Histogram<C>) -> Self {
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64;
-        Self {
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: histogram.max() as f64,
-        }
-    }
-
-    /// Limits percentiles to the highest value of the run. A stream's histogram is coarser than
-    /// that of the run and rounds up, so its percentiles may be higher.
-    fn at_most(self, largest: f64) -> Self {
-        Self {
-            p50: self.p50.min(largest),
-            p99: self.p99.min(largest),
-            p999: self.p999.min(largest),
-            max: self.max.min(largest),
-        }
-    }
-}
+use crate::percentiles::Percentiles;
 
 /// Statistics over streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -201,7 +166,7 @@ impl Report {
         window_s: f64,
         interrupted: bool,
     ) -> Self {
-        let lateness_us = Percentiles::of(lateness);
+        let lateness_us = Percentiles::of(lateness, 1.0);
         let streams: Vec<StreamReport> = clients
             .iter()
             .map(|client| stream(client, window_s, lateness_us.max))
@@ -268,13 +233,13 @@ impl Report {
 
 /// All reasons, each once. The most frequent come first; ties are in the order of the clients.
 fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
-    let mut found: Vec<Reason> = Vec::new();
+    let mut reasons: Vec<Reason> = Vec::new();
     for stream in streams.iter().filter(|stream| stream.outcome != "played") {
         let reason = stream.reason.as_deref().unwrap_or_default();
         let same = |known: &&mut Reason| known.outcome == stream.outcome && known.reason == reason;
-        match found.iter_mut().find(same) {
+        match reasons.iter_mut().find(same) {
             Some(known) => known.clients += 1,
-            None => found.push(Reason {
+            None => reasons.push(Reason {
                 outcome: stream.outcome,
                 reason: reason.to_owned(),
                 clients: 1,
@@ -282,8 +247,8 @@ fn reasons(streams: &[StreamReport]) -> Vec<Reason> {
             }),
         }
     }
-    found.sort_by_key(|reason| std::cmp::Reverse(reason.clients));
-    found
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.clients));
+    reasons
 }
 
 /// The report of a client's stream. `latest_us` is the highest lateness of the run.
@@ -312,24 +277,8 @@ fn stream(client: &Client, window_s: f64, latest_us: f64) -> StreamReport {
         duplicates: counts.duplicates,
         jitter_us: received.reception.jitter_ticks() * tick_us,
         mean_gap_difference_us: mean.map(|ticks| ticks * tick_us),
-        lateness_us: Percentiles::of(&received.lateness).at_most(latest_us),
+        lateness_us: Percentiles::of(&received.lateness, 1.0).at_most(latest_us),
         start_up_ms: client.start_up_ns().map(|time_ns| time_ns as f64 / 1e6),
         content_errors: received.content_errors,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_stream_is_later_than_the_run() {
-        let mut fine = Histogram::<u64>::new(3).unwrap();
-        let mut coarse = Histogram::<u16>::new(1).unwrap();
-        fine.record(19_679).unwrap();
-        coarse.record(19_679).unwrap();
-        let (whole, part) = (Percentiles::of(&fine), Percentiles::of(&coarse));
-        assert!(part.p99 > whole.max);
-        assert_eq!(part.at_most(whole.max).p99, whole.max);
     }
 }

@@ -6,9 +6,10 @@ use std::time::Instant;
 use perpacket_linux::usage::Usage;
 use serde::Serialize;
 
-use super::lateness::{Lateness, Percentiles};
+use super::lateness::Lateness;
 use super::readers::ReadCounts;
 use super::{Buffering, Options};
+use crate::percentiles::Percentiles;
 
 /// Counters that all threads of the server share.
 #[derive(Debug, Default)]

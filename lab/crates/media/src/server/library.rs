@@ -144,8 +144,8 @@ impl Library {
 
     fn find(&self, name: &str, identity: Identity) -> Option<Found> {
         let known = lock(&self.known);
-        let found = known.get(name).filter(|known| known.identity == identity)?;
-        Some((found.medium.upgrade(), found.layout, found.blocks.upgrade()))
+        let entry = known.get(name).filter(|known| known.identity == identity)?;
+        Some((entry.medium.upgrade(), entry.layout, entry.blocks.upgrade()))
     }
 
     fn remember(&self, identity: Identity, medium: &Arc<Medium>) {

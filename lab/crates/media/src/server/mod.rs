@@ -37,7 +37,6 @@ use serde::Serialize;
 use thiserror::Error;
 
 pub use counters::{ContextSwitches, PageFaults, Report, Rtcp};
-pub use lateness::Percentiles;
 
 use counters::Counters;
 use event_loop::EventLoop;
@@ -121,44 +120,33 @@ impl Options {
 
 /// The reason why the server cannot start.
 #[derive(Debug, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum Error {
     /// The folder cannot be opened.
     #[error("root {path}: {error}")]
-    Root {
-        /// The folder.
-        path: PathBuf,
-        /// The error of the system.
-        error: io::Error,
-    },
+    Root { path: PathBuf, error: io::Error },
     /// The process cannot become the user.
     #[error("--user: {0}")]
     User(#[from] UserError),
     /// The user cannot read the folder.
     #[error("root {path}: user {user} cannot read it: {error}")]
     Unreadable {
-        /// The folder.
         path: PathBuf,
-        /// The user.
         user: String,
-        /// The error of the system.
         error: io::Error,
     },
     /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// The address.
         address: SocketAddr,
-        /// The error of the system.
         error: io::Error,
     },
     /// A CPU does not exist or may not be used.
     #[error("cannot run on cpu {core}: {error}")]
-    Core {
-        /// The CPU.
-        core: usize,
-        /// The error of the system.
-        error: io::Error,
-    },
+    Core { core: usize, error: io::Error },
     /// The system has no more threads, descriptors or memory.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),

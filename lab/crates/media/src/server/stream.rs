@@ -169,16 +169,9 @@ impl Stream {
         if sent != SendOutcome::Done {
             return sent;
         }
-        let mut early = 0;
-        for number in self.next..self.next + packets as u64 {
-            match now_ns.checked_sub(self.due_ns(number)) {
-                Some(late_ns) => self.counters.lateness.add(late_ns, 1),
-                None => early += 1,
-            }
-        }
-        if early > 0 {
-            self.counters.lateness.add(0, early);
-        }
+        let numbers = self.next..self.next + packets as u64;
+        let late_ns = numbers.map(|number| now_ns.saturating_sub(self.due_ns(number)));
+        self.counters.lateness.add(late_ns);
         let layout = &self.medium.layout;
         let end = layout
             .offset_of(self.next + packets as u64)

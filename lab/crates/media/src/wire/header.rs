@@ -27,27 +27,20 @@ pub struct Header {
 
 /// The reason why bytes are not an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum HeaderError {
     /// The header does not fit into the bytes.
     #[error("rtp packet of {bytes} bytes is too short for its header")]
-    Short {
-        /// Bytes of the packet.
-        bytes: usize,
-    },
+    Short { bytes: usize },
     /// The version is not 2.
     #[error("rtp version {version}, expected 2")]
-    Version {
-        /// Version found.
-        version: u8,
-    },
+    Version { version: u8 },
     /// The padding is longer than the payload, or zero.
     #[error("rtp padding of {padding} bytes in a payload of {payload}")]
-    Padding {
-        /// Length of the padding according to the last byte, in bytes.
-        padding: usize,
-        /// Payload with its padding, in bytes.
-        payload: usize,
-    },
+    Padding { padding: usize, payload: usize },
 }
 
 impl Header {

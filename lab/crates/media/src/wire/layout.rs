@@ -67,25 +67,21 @@ pub struct PacketLayout {
 
 /// The reason why a file cannot be streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum LayoutError {
     /// Neither the name nor the content is of a known format.
     #[error("{name}: unknown format, expected a file .ts, .wav, .pcmu, .pcma, .g722 or .gsm")]
-    Unknown {
-        /// The file.
-        name: String,
-    },
+    Unknown { name: String },
     /// The file has no media data.
     #[error("{name}: no media data in it")]
-    Empty {
-        /// The file.
-        name: String,
-    },
+    Empty { name: String },
     /// The content contradicts the name.
     #[error("{name}: the content is not a {expected}")]
     Mismatch {
-        /// The file.
         name: String,
-        /// The format that the name indicates.
         expected: &'static str,
     },
     /// The rate of a transport stream is unknown.
@@ -93,20 +89,10 @@ pub enum LayoutError {
         "{name}: unknown rate, expected clock references of one program in the first and the last \
          512 KiB"
     )]
-    NoClock {
-        /// The file.
-        name: String,
-    },
+    NoClock { name: String },
     /// The WAV file has an encoding for which RTP has no payload.
     #[error("{name}: wav encoding {tag} with {bits} bits, expected 16-bit pcm, a-law or mu-law")]
-    Encoding {
-        /// The file.
-        name: String,
-        /// The registered number of the encoding.
-        tag: u16,
-        /// Bits of a sample.
-        bits: u16,
-    },
+    Encoding { name: String, tag: u16, bits: u16 },
 }
 
 impl PacketLayout {
@@ -315,7 +301,7 @@ fn transport(
     };
     let first = ts::clock_references(head).next().ok_or_else(no_clock)?;
     let last = ts::clock_references(tail)
-        .rfind(|found| found.pid == first.pid)
+        .rfind(|reference| reference.pid == first.pid)
         .ok_or_else(no_clock)?;
     let span_bytes = (tail_start + last.offset as u64).saturating_sub(first.offset as u64);
     let span_ticks = (last.ticks + ts::CLOCK_WRAP - first.ticks) % ts::CLOCK_WRAP;

@@ -56,7 +56,7 @@ pub fn describe(
 /// Reads a description. `None` if it is malformed or has no RTP stream.
 #[must_use]
 pub fn parse(text: &str) -> Option<Description> {
-    let mut found: Option<Description> = None;
+    let mut description: Option<Description> = None;
     let mut streams = 0;
     for line in text.lines() {
         let (kind, value) = line.split_once('=')?;
@@ -68,8 +68,8 @@ pub fn parse(text: &str) -> Option<Description> {
                     .next()
                     .is_some_and(|profile| profile.starts_with("RTP/"));
                 let number = words.next().and_then(|word| word.parse().ok());
-                if let (None, true, Some(payload_type)) = (&found, is_rtp, number) {
-                    found = Some(Description {
+                if let (None, true, Some(payload_type)) = (&description, is_rtp, number) {
+                    description = Some(Description {
                         control: None,
                         payload_type,
                         clock_hz: fixed_clock_hz(payload_type),
@@ -77,27 +77,27 @@ pub fn parse(text: &str) -> Option<Description> {
                 }
             }
             "a" => {
-                if let (Some(found), 1) = (&mut found, streams) {
-                    read_attribute(found, value);
+                if let (Some(description), 1) = (&mut description, streams) {
+                    read_attribute(description, value);
                 }
             }
             _ => {}
         }
     }
-    found
+    description
 }
 
-fn read_attribute(found: &mut Description, value: &str) {
+fn read_attribute(description: &mut Description, value: &str) {
     if let Some(control) = value.strip_prefix("control:") {
-        found.control = Some(control.trim().to_owned());
+        description.control = Some(control.trim().to_owned());
     } else if let Some(map) = value.strip_prefix("rtpmap:") {
         let clock = map.split_once(' ').filter(|(number, _)| {
             number
                 .parse()
-                .is_ok_and(|number: u8| number == found.payload_type)
+                .is_ok_and(|number: u8| number == description.payload_type)
         });
         let clock = clock.and_then(|(_, encoding)| encoding.split('/').nth(1)?.trim().parse().ok());
-        found.clock_hz = clock.or(found.clock_hz);
+        description.clock_hz = clock.or(description.clock_hz);
     }
 }
 

@@ -238,10 +238,10 @@ mod tests {
         for rate_bps in [56_000, 300_000, 8_000_000] {
             let stream = Stream { rate_bps, ..STREAM };
             let bytes = bytes(stream, 2000);
-            for found in clock_references(&bytes) {
-                let at_bits = found.offset as u128 * 8;
+            for reference in clock_references(&bytes) {
+                let at_bits = reference.offset as u128 * 8;
                 assert_eq!(
-                    u128::from(found.ticks),
+                    u128::from(reference.ticks),
                     at_bits * 27_000_000 / u128::from(rate_bps)
                 );
             }
@@ -252,7 +252,9 @@ mod tests {
     fn clock_references_are_at_most_a_tenth_of_a_second_apart() {
         for rate_bps in [56_000, 300_000, 4_000_000] {
             let bytes = bytes(Stream { rate_bps, ..STREAM }, 3000);
-            let ticks: Vec<u64> = clock_references(&bytes).map(|found| found.ticks).collect();
+            let ticks: Vec<u64> = clock_references(&bytes)
+                .map(|reference| reference.ticks)
+                .collect();
             let longest = ticks.windows(2).map(|pair| pair[1] - pair[0]).max();
             assert!(longest.unwrap() <= 2_700_000, "{rate_bps}: {longest:?}");
         }

@@ -85,9 +85,9 @@ mod tests {
             packet[1..3].copy_from_slice(&pid.to_be_bytes());
             packet[3..6].copy_from_slice(&[0x30, 7, 0x10]);
             packet[6..12].copy_from_slice(&clock_field(ticks));
-            let found = clock_references(&packet).next();
+            let reference = clock_references(&packet).next();
             let expected = ClockReference { offset: 0, pid, ticks };
-            prop_assert_eq!(found, Some(expected));
+            prop_assert_eq!(reference, Some(expected));
         }
 
         #[test]

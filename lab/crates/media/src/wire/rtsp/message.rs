@@ -40,48 +40,32 @@ impl Default for Limits {
 /// The reason why bytes are not a message. The position of the next message is then unknown, so the
 /// connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum Malformed {
     /// The head is longer than the limit.
     #[error("rtsp head of more than {limit} bytes")]
-    HeadTooLong {
-        /// Bytes allowed.
-        limit: usize,
-    },
+    HeadTooLong { limit: usize },
     /// The number of headers is above the limit.
     #[error("more than {limit} rtsp headers")]
-    TooManyHeaders {
-        /// Headers allowed.
-        limit: usize,
-    },
+    TooManyHeaders { limit: usize },
     /// The body is longer than the limit.
     #[error("rtsp body of {bytes} bytes, expected at most {limit}")]
-    BodyTooLong {
-        /// Content-Length.
-        bytes: u64,
-        /// Bytes allowed.
-        limit: usize,
-    },
+    BodyTooLong { bytes: u64, limit: usize },
     /// The head is not UTF-8.
     #[error("rtsp head is not UTF-8 text")]
     NotText,
     /// A header line is not `NAME: VALUE`.
     #[error("rtsp header line `{line}`, expected `NAME: VALUE`")]
-    Header {
-        /// The line, shortened.
-        line: String,
-    },
+    Header { line: String },
     /// Content-Length is not a number.
     #[error("rtsp content-length `{value}`, expected a number of bytes")]
-    ContentLength {
-        /// The value, shortened.
-        value: String,
-    },
+    ContentLength { value: String },
     /// The start line is not that of a request or a response.
     #[error("rtsp start line `{line}`, expected `METHOD URI RTSP/1.0` or `RTSP/1.0 STATUS REASON`")]
-    StartLine {
-        /// The line, shortened.
-        line: String,
-    },
+    StartLine { line: String },
 }
 
 /// A message. The conversion to [`Request`] or [`Response`] parses its start line.
@@ -277,11 +261,11 @@ impl Message {
     /// The first value of a header. Names are case-insensitive.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self
+        let header = self
             .headers
             .iter()
             .find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        header.map(|(_, value)| value.as_str())
     }
 
     /// The CSeq number. A response has the number of its request.

@@ -38,19 +38,18 @@ pub struct Transport {
 
 /// The reason why a transport cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum TransportError {
     /// The protocol is not RTP over UDP or TCP.
     #[error("transport `{name}`, expected RTP/AVP, RTP/AVP/UDP or RTP/AVP/TCP")]
-    Protocol {
-        /// The protocol, shortened.
-        name: String,
-    },
+    Protocol { name: String },
     /// A parameter is malformed or out of range.
     #[error("transport parameter `{parameter}`, expected {expected}")]
     Parameter {
-        /// The parameter, shortened.
         parameter: String,
-        /// The expected value.
         expected: &'static str,
     },
 }
@@ -58,7 +57,7 @@ pub enum TransportError {
 impl Transport {
     /// Parses the transports of a header, in order of preference.
     pub fn parse_all(value: &str) -> impl Iterator<Item = Result<Self, TransportError>> + '_ {
-        value.split(',').map(|one| Self::parse(one.trim()))
+        value.split(',').map(|offer| Self::parse(offer.trim()))
     }
 
     fn parse(text: &str) -> Result<Self, TransportError> {
