@@ -14,7 +14,7 @@ use perpacket_router::generator::{self, Generator};
 use perpacket_router::plane::{self, Attached};
 use perpacket_router::probe::{CaseResult, Port, Probe};
 use perpacket_router::receiver::{self, Receiver};
-use perpacket_router::search::{self, Found, KnownDropper, Step};
+use perpacket_router::search::{self, KnownDropper, SearchResult, Step};
 use perpacket_router::trial::TrafficTrial;
 use perpacket_router::{RouterError, Stream};
 use serde::Serialize;
@@ -220,7 +220,7 @@ struct ThroughputReport {
     /// The known limit, in a test of the search.
     known_pps: Option<f64>,
     #[serde(flatten)]
-    found: Found,
+    found: SearchResult,
 }
 
 /// The report of `route plane`.
@@ -312,7 +312,7 @@ fn throughput(arguments: &ThroughputArguments) -> Result<Status, Failure> {
     let found = if arguments.rates.is_empty() {
         search::throughput(&settings, &mut trial, may_continue).map_err(failure)?
     } else {
-        Found {
+        SearchResult {
             throughput_pps: None,
             failed_pps: None,
             generator_limited: false,

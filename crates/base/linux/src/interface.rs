@@ -30,33 +30,29 @@ pub struct Interface {
 
 /// The error of a text that names no interface, or of a namespace that cannot be entered.
 #[derive(Debug, thiserror::Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum InterfaceError {
     /// The text is wrong.
     #[error("{text:?}: {problem}; expected {expected}, NETNS by name or by path")]
     Syntax {
-        /// The text.
         text: String,
-        /// The fault of the text.
         problem: &'static str,
-        /// The form of a correct text.
         expected: &'static str,
     },
     /// The interface does not exist, or the kernel refuses a request.
     #[error("interface {interface}: cannot {action}: {source}")]
     Request {
-        /// Namespace and name of the interface.
         interface: String,
-        /// The action that failed.
         action: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The namespace does not exist or cannot be entered.
     #[error("network namespace {namespace}: {source}")]
     Namespace {
-        /// Its name or path.
         namespace: String,
-        /// The kernel's error.
         source: io::Error,
     },
 }

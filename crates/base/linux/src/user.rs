@@ -9,6 +9,10 @@ const DEFAULT_USER: &str = "nobody";
 
 /// The reason why privileges were not dropped.
 #[derive(Debug, thiserror::Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum UserError {
     /// A user is named, but this process is not root.
     #[error("only root can become another user")]
@@ -19,9 +23,7 @@ pub enum UserError {
     /// The kernel refused.
     #[error("cannot {action}: {source}")]
     System {
-        /// The action that failed.
         action: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -75,8 +77,8 @@ fn find(passwords: &str, wanted: &str) -> Option<(u32, u32)> {
         let [name, _, user, group, ..] = *fields else {
             return None;
         };
-        let found = name == wanted || user == wanted;
-        found.then_some((user.parse().ok()?, group.parse().ok()?))
+        let is_same = name == wanted || user == wanted;
+        is_same.then_some((user.parse().ok()?, group.parse().ok()?))
     });
     named.or_else(|| wanted.parse().ok().map(|number| (number, number)))
 }

@@ -52,6 +52,6 @@ fn has(capability: u32) -> bool {
 /// A field of `/proc/self/status` (`proc_pid_status(5)`).
 fn status(name: &str) -> Option<String> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
-    let found = text.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(found.trim_start_matches(':').trim().to_owned())
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim_start_matches(':').trim().to_owned())
 }

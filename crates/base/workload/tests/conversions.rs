@@ -156,15 +156,15 @@ proptest! {
             prop_assert_eq!(back.len(), records.len());
             let clients = renumbered(records.iter().map(|record| record.client));
             let objects = renumbered(records.iter().map(|record| record.object));
-            for (index, (found, record)) in back.iter().zip(&records).enumerate() {
+            for (index, (actual, record)) in back.iter().zip(&records).enumerate() {
                 let expected = WorldCupRecord {
                     client: clients[index] as u32,
                     object: objects[index] as u32,
-                    kind: found.kind,
+                    kind: actual.kind,
                     server: 0,
                     ..*record
                 };
-                prop_assert_eq!(*found, expected);
+                prop_assert_eq!(*actual, expected);
             }
         }
     }
@@ -233,27 +233,27 @@ fn written_mappings_restore_the_paths_of_a_log() {
 
 #[test]
 fn a_mappings_line_without_a_number_is_an_error() {
-    let found = ObjectPaths::read(&b"         0 /a\nnothing\n"[..]);
+    let actual = ObjectPaths::read(&b"         0 /a\nnothing\n"[..]);
     assert!(
-        matches!(found, Err(TraceError::Mapping { line: 2 })),
-        "{found:?}"
+        matches!(actual, Err(TraceError::Mapping { line: 2 })),
+        "{actual:?}"
     );
 }
 
 #[test]
 fn a_size_of_four_gigabytes_does_not_fit_a_record() {
     let line = b"a - - [30/Apr/1998:21:30:17 +0000] \"GET / HTTP/1.0\" 200 4294967295\n";
-    let found = convert(&line[..], Vec::new(), conversion(TraceFormat::WorldCup));
+    let actual = convert(&line[..], Vec::new(), conversion(TraceFormat::WorldCup));
     assert!(
         matches!(
-            found,
+            actual,
             Err(TraceError::DoesNotFit {
                 line: 1,
                 field: "size",
                 ..
             })
         ),
-        "{found:?}"
+        "{actual:?}"
     );
 }
 
@@ -302,7 +302,7 @@ fn the_fifteen_second_rule_finds_the_sessions_that_were_synthesized() {
 /// Length, packets and computed responses of `sessions` sessions, sorted.
 fn multiset(source: &mut Sessions, sessions: u64) -> Vec<(usize, u64, usize)> {
     let mut requests = Vec::new();
-    let mut found: Vec<_> = (0..sessions)
+    let mut actual: Vec<_> = (0..sessions)
         .map(|_| {
             source.next_session(&mut requests);
             let packets = requests
@@ -312,8 +312,8 @@ fn multiset(source: &mut Sessions, sessions: u64) -> Vec<(usize, u64, usize)> {
             (requests.len(), packets.sum(), dynamic)
         })
         .collect();
-    found.sort_unstable();
-    found
+    actual.sort_unstable();
+    actual
 }
 
 fn replayed(trace: &[u8]) -> Vec<(usize, u64, usize)> {

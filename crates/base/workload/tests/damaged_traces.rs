@@ -76,7 +76,10 @@ fn a_truncated_record_is_an_error_with_its_offset() {
     let expected = 29_999 * RECORD_BYTES as u64;
     for bytes in [bytes.clone(), gzip(&bytes)] {
         match read(&bytes) {
-            Err(TraceError::TruncatedRecord { offset, found: 13 }) => {
+            Err(TraceError::TruncatedRecord {
+                offset,
+                rest_bytes: 13,
+            }) => {
                 assert_eq!(offset, expected);
             }
             other => assert!(other.is_err(), "{other:?}"),
@@ -92,7 +95,7 @@ fn a_truncated_record_is_an_error_with_its_offset() {
         alone,
         Err(TraceError::TruncatedRecord {
             offset: 0,
-            found: 7
+            rest_bytes: 7
         })
     ));
 }
@@ -102,29 +105,29 @@ fn records_read_as_a_log_are_an_error_with_the_first_unprintable_byte() {
     let mut bytes = record().repeat(3);
     bytes[..4].copy_from_slice(b"5555");
     for format in [TraceFormat::Common, TraceFormat::Combined] {
-        let found = read_as(&bytes, format);
+        let result = read_as(&bytes, format);
         assert!(
-            matches!(found, Err(TraceError::BinaryAsText { offset: 4 })),
-            "{found:?}"
+            matches!(result, Err(TraceError::BinaryAsText { offset: 4 })),
+            "{result:?}"
         );
     }
 }
 
 #[test]
 fn a_log_read_as_records_is_an_error() {
-    let found = read_as(LINE.repeat(10).as_bytes(), TraceFormat::WorldCup);
+    let result = read_as(LINE.repeat(10).as_bytes(), TraceFormat::WorldCup);
     assert!(
-        matches!(found, Err(TraceError::NotRecords { offset: 0 })),
-        "{found:?}"
+        matches!(result, Err(TraceError::NotRecords { offset: 0 })),
+        "{result:?}"
     );
 }
 
 #[test]
 fn a_text_that_is_not_a_log_is_an_error() {
-    let found = read(b"# Traces\n\nReal access logs to develop and test against.\n");
+    let result = read(b"# Traces\n\nReal access logs to develop and test against.\n");
     assert!(
-        matches!(found, Err(TraceError::Unrecognized { examined: 56 })),
-        "{found:?}"
+        matches!(result, Err(TraceError::Unrecognized { examined: 56 })),
+        "{result:?}"
     );
 }
 
@@ -138,11 +141,11 @@ fn damaged_compression_is_an_error_with_its_offset() {
         for length in [8, whole.len() / 2, whole.len() - 1] {
             match read(&whole[..length]) {
                 Err(TraceError::Compression {
-                    compression: found,
+                    compression: result,
                     offset,
                     ..
                 }) => {
-                    assert_eq!(found, compression);
+                    assert_eq!(result, compression);
                     assert!(offset <= length as u64, "{offset} of {length}");
                 }
                 other => assert!(other.is_err(), "cut at {length}: {other:?}"),
@@ -151,10 +154,10 @@ fn damaged_compression_is_an_error_with_its_offset() {
         let mut flipped = whole.clone();
         let middle = whole.len() / 2;
         flipped[middle] ^= 0xff;
-        let found = read(&flipped);
+        let result = read(&flipped);
         assert!(
-            matches!(found, Err(TraceError::Compression { .. })),
-            "{found:?}"
+            matches!(result, Err(TraceError::Compression { .. })),
+            "{result:?}"
         );
     }
 }
@@ -254,9 +257,9 @@ fn a_record_with_an_invalid_code_is_rejected_with_its_number() {
 #[test]
 fn a_trace_without_a_usable_request_cannot_be_replayed() {
     let line = LINE.replace("GET", "PROPFIND");
-    let found = Replay::read(line.as_bytes(), None, SESSION_WINDOW_S);
+    let result = Replay::read(line.as_bytes(), None, SESSION_WINDOW_S);
     assert!(matches!(
-        found,
+        result,
         Err(TraceError::NothingUsable {
             requests: 1,
             rejected: 0

@@ -19,15 +19,15 @@ const DRAWS: usize = 1_000_000;
 
 /// The first sessions of a source and their clients, until the sessions have [`DRAWS`] requests.
 fn sessions(mut source: Sessions) -> Vec<(u32, Vec<PlannedRequest>)> {
-    let mut found = Vec::new();
+    let mut sessions = Vec::new();
     let mut requests = 0;
     while requests < DRAWS {
         let mut session = Vec::new();
         let client = source.next_session(&mut session);
         requests += session.len();
-        found.push((client, session));
+        sessions.push((client, session));
     }
-    found
+    sessions
 }
 
 fn specweb99(parameters: &SpecWeb99, seed: u64) -> Vec<(u32, Vec<PlannedRequest>)> {
@@ -332,11 +332,11 @@ fn a_seed_gives_the_same_sessions_on_every_machine() {
         }
         digest
     };
-    let found = [
+    let digests = [
         digest(lognormal(&LognormalSessions::world_cup(), 1)),
         digest(specweb99(&SpecWeb99::mixed(2048), 1)),
     ];
-    assert_eq!(found, [0x14dd_033f_1b56_2714, 0xd4ba_90c9_0e73_e4d4]);
+    assert_eq!(digests, [0x14dd_033f_1b56_2714, 0xd4ba_90c9_0e73_e4d4]);
 }
 
 #[test]

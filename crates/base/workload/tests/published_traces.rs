@@ -53,30 +53,30 @@ fn agrees_with_official(trace: &str, check: &str) {
     };
     assert_eq!(summary.format, TraceFormat::WorldCup);
     assert_eq!(summary.rejected, 0);
-    let found = &summary.check;
+    let check = &summary.check;
     let mut figures = BTreeMap::from(
         [
             ("Total Requests", summary.requests as f64),
             ("Total Bytes", summary.bytes as f64),
-            ("Min Client ID", f64::from(found.client_min.unwrap())),
-            ("Max Client ID", f64::from(found.client_max.unwrap())),
-            ("Min Object ID", f64::from(found.object_min.unwrap())),
-            ("Max Object ID", f64::from(found.object_max.unwrap())),
-            ("Min Size", found.size_min_bytes.unwrap() as f64),
-            ("Max Size", found.size_max_bytes.unwrap() as f64),
-            ("Min Time", found.min_time_s.unwrap() as f64),
-            ("Max Time", found.max_time_s.unwrap() as f64),
-            ("Start Time", found.start_time_s.unwrap() as f64),
-            ("Finish Time", found.finish_time_s.unwrap() as f64),
-            ("Out of Order", found.out_of_order as f64),
-            ("Unique Servers", found.servers.len() as f64),
+            ("Min Client ID", f64::from(check.client_min.unwrap())),
+            ("Max Client ID", f64::from(check.client_max.unwrap())),
+            ("Min Object ID", f64::from(check.object_min.unwrap())),
+            ("Max Object ID", f64::from(check.object_max.unwrap())),
+            ("Min Size", check.size_min_bytes.unwrap() as f64),
+            ("Max Size", check.size_max_bytes.unwrap() as f64),
+            ("Min Time", check.min_time_s.unwrap() as f64),
+            ("Max Time", check.max_time_s.unwrap() as f64),
+            ("Start Time", check.start_time_s.unwrap() as f64),
+            ("Finish Time", check.finish_time_s.unwrap() as f64),
+            ("Out of Order", check.out_of_order as f64),
+            ("Unique Servers", check.servers.len() as f64),
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
-    for (server, requests) in &found.servers {
+    for (server, requests) in &check.servers {
         figures.insert(format!("Server {server}"), *requests as f64);
     }
-    let mean = found.mean_transfer_bytes.unwrap();
+    let mean = check.mean_transfer_bytes.unwrap();
     assert!(
         (mean - official["Mean Transfer Size"]).abs() < 1e-6,
         "{mean}"

@@ -128,7 +128,11 @@ fn surge_s_popularity_is_zipf_s_with_and_without_locality() {
     assert!((first / expected - 1.0).abs() < 0.03, "{first} {expected}");
     let repeats = |all: &[SurgeRequest]| {
         all.windows(6)
-            .filter(|six| six[..5].iter().any(|one| one.object == six[5].object))
+            .filter(|six| {
+                six[..5]
+                    .iter()
+                    .any(|earlier| earlier.object == six[5].object)
+            })
             .count()
     };
     assert!(

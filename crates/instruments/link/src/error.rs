@@ -6,50 +6,37 @@ use perpacket_linux::interface::InterfaceError;
 
 /// The reason why a link cannot be set up or cannot continue.
 #[derive(Debug, thiserror::Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum LinkError {
     /// The namespace of an end does not exist, or the text that names it is wrong.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
     /// The address of an end is wrong.
     #[error("{text}: expected an IPv4 address with its prefix length, such as 10.0.0.1/24")]
-    Address {
-        /// The text.
-        text: String,
-    },
+    Address { text: String },
     /// A setting is out of range.
     #[error("{setting} {value}: expected {expected}")]
     Setting {
-        /// The setting's name.
         setting: &'static str,
-        /// Its value.
         value: f64,
-        /// The allowed range.
         expected: &'static str,
     },
     /// A device cannot be created or configured.
     #[error("device {device}: cannot {action}: {source}")]
     Device {
-        /// Namespace and name of the device.
         device: String,
-        /// The action that failed.
         action: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The thread cannot be bound to CPUs.
     #[error("CPUs {cpus:?}: {source}")]
-    Cpus {
-        /// The CPUs.
-        cpus: Vec<usize>,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Cpus { cpus: Vec<usize>, source: io::Error },
     /// A device was removed while the link ran.
     #[error("device {device} was removed while the link ran")]
-    DeviceRemoved {
-        /// The device's name.
-        device: String,
-    },
+    DeviceRemoved { device: String },
     /// Waiting for frames failed.
     #[error("cannot wait for frames: {0}")]
     Wait(io::Error),

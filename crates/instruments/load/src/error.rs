@@ -7,74 +7,47 @@ use perpacket_workload::{ParameterError, TraceError};
 
 /// The reason why a load cannot run.
 #[derive(Debug, thiserror::Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum LoadError {
     /// Options contradict each other, or one is invalid.
     #[error("{0}")]
     Usage(String),
     /// The URL is invalid.
     #[error("{url}: {reason}")]
-    Url {
-        /// The URL.
-        url: String,
-        /// What was expected.
-        reason: &'static str,
-    },
+    Url { url: String, reason: &'static str },
     /// A workload's parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
     /// A trace cannot be read.
     #[error("{path}: {source}")]
-    Trace {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: TraceError,
-    },
+    Trace { path: PathBuf, source: TraceError },
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A limit of the machine is too low.
     #[error("{resource}: {needed} needed, {available} available")]
     Limit {
-        /// The limited resource.
         resource: &'static str,
-        /// Amount that the run needs.
         needed: u64,
-        /// Amount that the machine allows.
         available: u64,
-        /// How to change it.
         hint: String,
     },
     /// The host name has no address.
     #[error("{host}: cannot be resolved: {source}")]
-    Resolve {
-        /// Name or address, as in the URL.
-        host: String,
-        /// Error of the resolver.
-        source: io::Error,
-    },
+    Resolve { host: String, source: io::Error },
     /// Connecting to the address failed.
     #[error("{address}: cannot connect: {source}")]
-    Unreachable {
-        /// Address and port.
-        address: String,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+    Unreachable { address: String, source: io::Error },
     /// TLS cannot be set up.
     #[error("tls: {0}")]
     Tls(String),
     /// A system call failed.
     #[error("{action}: {source}")]
     System {
-        /// The operation.
         action: &'static str,
-        /// Error of the operating system.
         source: io::Error,
     },
 }

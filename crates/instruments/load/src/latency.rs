@@ -127,12 +127,15 @@ mod tests {
         let mut latency = Latency::new().unwrap();
         (1..=100_000).for_each(|value| latency.record(value * 1000));
         let summary = latency.summary();
-        for (found, expected) in [
+        for (actual, expected) in [
             (summary.p50, 50_000.0),
             (summary.p99, 99_000.0),
             (summary.p99999, 99_999.0),
         ] {
-            assert!((found / expected - 1.0).abs() < 1e-3, "{found} {expected}");
+            assert!(
+                (actual / expected - 1.0).abs() < 1e-3,
+                "{actual} {expected}"
+            );
         }
         assert_eq!(summary.count, 100_000);
     }

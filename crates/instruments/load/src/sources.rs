@@ -83,11 +83,11 @@ mod tests {
     #[test]
     fn connections_use_the_addresses_in_turn() {
         let range: SourceAddresses = "127.0.0.254-127.0.1.1".parse().unwrap();
-        let found: Vec<_> = (0..5)
+        let addresses: Vec<_> = (0..5)
             .map(|index| range.address(index).unwrap().to_string())
             .collect();
         assert_eq!(
-            found,
+            addresses,
             [
                 "127.0.0.254",
                 "127.0.0.255",

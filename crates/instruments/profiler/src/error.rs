@@ -7,23 +7,19 @@ use perpacket_cost::RuleError;
 
 /// An error of a profile.
 #[derive(Debug, thiserror::Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum ProfileError {
     /// A CPU is not online.
     #[error("--cpus: CPU {missing} is not online, expected CPUs of {online}")]
-    Cpus {
-        /// The first such CPU.
-        missing: usize,
-        /// The CPUs that are online, as a list of ranges.
-        online: String,
-    },
+    Cpus { missing: usize, online: String },
     /// An option is out of its range.
     #[error("--{option} {value}: expected {expected}")]
     Option {
-        /// The option's name without dashes.
         option: &'static str,
-        /// The value.
         value: String,
-        /// The expected values.
         expected: &'static str,
     },
     /// A file of rules or events has a mistake.
@@ -32,112 +28,59 @@ pub enum ProfileError {
     /// A file of an option cannot be read.
     #[error("--{option} {path}: {source}")]
     OptionFile {
-        /// The option's name without dashes.
         option: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The reason.
         source: io::Error,
     },
     /// A file is not a recording that can be read.
     #[error("--perf {path}: {reason}")]
-    Recording {
-        /// The file.
-        path: PathBuf,
-        /// The fault of the file.
-        reason: String,
-    },
+    Recording { path: PathBuf, reason: String },
     /// The recording is not of the whole machine.
     #[error("--perf {path}: expected all processes of the machine: {reason}")]
-    PartOfMachine {
-        /// The file.
-        path: PathBuf,
-        /// What was recorded.
-        reason: String,
-    },
+    PartOfMachine { path: PathBuf, reason: String },
     /// The recording does not show when the packets were counted.
     #[error("--links with --perf {path}: {reason}")]
-    Window {
-        /// The recording.
-        path: PathBuf,
-        /// The fault of the recording.
-        reason: String,
-    },
+    Window { path: PathBuf, reason: String },
     /// The recording is of another kernel, and that kernel's symbols are missing.
     #[error(
         "--perf {path}: recorded on Linux {recorded}, but this machine runs {own}; expected --kallsyms \
          with the symbols of that kernel"
     )]
     RecordedKernel {
-        /// The file.
         path: PathBuf,
-        /// The recorded kernel's version.
         recorded: String,
-        /// This kernel's version.
         own: String,
     },
     /// A file that is not a copy of `/proc/kallsyms`.
     #[error("--kallsyms {path}: expected a copy of /proc/kallsyms, found no symbol")]
-    Symbols {
-        /// The file.
-        path: PathBuf,
-    },
+    Symbols { path: PathBuf },
     /// A file is not the output of `ip -s -j link`, or the second file is older than the first.
     #[error(
         "--links {path}: expected the output of `ip -s -j link`, the earlier file first: {reason}"
     )]
-    Links {
-        /// The file.
-        path: PathBuf,
-        /// The fault of the file.
-        reason: String,
-    },
+    Links { path: PathBuf, reason: String },
     /// A process does not exist.
     #[error("--pid {pid}: no such process")]
-    NoProcess {
-        /// The process.
-        pid: u32,
-    },
+    NoProcess { pid: u32 },
     /// No process is in a chosen control group.
     #[error("--{option} {value}: no process is in such a control group")]
-    NoGroup {
-        /// The option's name without dashes.
-        option: &'static str,
-        /// The value.
-        value: String,
-    },
+    NoGroup { option: &'static str, value: String },
     /// The identifiers of several containers have the given beginning.
     #[error("--container {value}: expected one container, found {found}")]
-    SeveralContainers {
-        /// The beginning.
-        value: String,
-        /// The names of the containers, with their whole identifiers.
-        found: String,
-    },
+    SeveralContainers { value: String, found: String },
     /// The command could not be started.
     #[error("{program}: cannot be started: {source}")]
-    Command {
-        /// Name of the command.
-        program: String,
-        /// The reason.
-        source: io::Error,
-    },
+    Command { program: String, source: io::Error },
     /// The kernel forbids this user to profile whole processors.
     #[error(
         "perf events on whole processors are forbidden: /proc/sys/kernel/perf_event_paranoid is {paranoid}"
     )]
-    Forbidden {
-        /// The setting's value, or `unreadable`.
-        paranoid: String,
-    },
+    Forbidden { paranoid: String },
     /// An event cannot be opened.
     #[error("event `{event}` cannot be opened on processor {cpu}: {source}")]
     Open {
-        /// The event's name.
         event: String,
-        /// The processor.
         cpu: usize,
-        /// The reason.
         source: io::Error,
     },
     /// Counters shared the hardware, so their values are scaled.
@@ -145,37 +88,21 @@ pub enum ProfileError {
         "the group {{{group}}} was multiplexed on processor {cpu}: counted {running_ns} ns of {enabled_ns} ns"
     )]
     Multiplexed {
-        /// The events of the group.
         group: String,
-        /// The processor.
         cpu: usize,
-        /// Time for which the group was on the hardware.
         running_ns: u64,
-        /// Time for which the group was enabled.
         enabled_ns: u64,
     },
     /// The requests could not be counted.
     #[error("--requests {url}: {reason}")]
-    Requests {
-        /// The URL of the page.
-        url: String,
-        /// The reason.
-        reason: String,
-    },
+    Requests { url: String, reason: String },
     /// A file of the kernel or of the user could not be read or written.
     #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The kernel refused an operation on open events.
     #[error("{what}: {source}")]
     Kernel {
-        /// The operation.
         what: &'static str,
-        /// The reason.
         source: io::Error,
     },
 }

@@ -114,7 +114,7 @@ struct Builder<'a> {
 /// # Errors
 /// The writer fails.
 pub fn write(out: impl Write, pass: &PassResult, collector: &mut Collector) -> io::Result<()> {
-    let groups: HashSet<Group> = pass.tally.codes.values().map(|one| one.group).collect();
+    let groups: HashSet<Group> = pass.tally.codes.values().map(|code| code.group).collect();
     let group_names = groups
         .into_iter()
         .map(|group| (group, collector.group_name(group)))
@@ -173,7 +173,7 @@ impl Builder<'_> {
         self.profile.number(9, realtime_ns());
         self.profile.number(10, (window.duration_s * 1e9) as u64);
         let samples = pass.tally.samples.max(1);
-        let all_ns: f64 = pass.tally.codes.values().map(|one| one.weight).sum();
+        let all_ns: f64 = pass.tally.codes.values().map(|code| code.weight).sum();
         self.value_type(11, "cpu", "nanoseconds");
         self.profile
             .number(12, (all_ns / samples as f64).round() as u64);

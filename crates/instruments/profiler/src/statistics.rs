@@ -109,8 +109,8 @@ mod tests {
             (999, 1.962),
         ];
         for (degrees, expected) in table {
-            let found = student_t_975(degrees);
-            assert!((found - expected).abs() < 2e-3, "{degrees}: {found}");
+            let quantile = student_t_975(degrees);
+            assert!((quantile - expected).abs() < 2e-3, "{degrees}: {quantile}");
         }
     }
 

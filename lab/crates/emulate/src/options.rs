@@ -196,8 +196,8 @@ fn one_of<T: Copy>(
     names: &[(&str, T)],
     expected: &'static str,
 ) -> Result<T, &'static str> {
-    let found = names.iter().find(|(name, _)| *name == value);
-    found.map(|(_, meaning)| *meaning).ok_or(expected)
+    let entry = names.iter().find(|(name, _)| *name == value);
+    entry.map(|(_, meaning)| *meaning).ok_or(expected)
 }
 
 /// The policy of that name.

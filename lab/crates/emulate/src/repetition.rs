@@ -427,8 +427,8 @@ mod tests {
     fn a_watched_access_is_always_reported() {
         // push rbp; push rbx; push rax; call
         let instructions: [&[u8]; 4] = [&[0x55], &[0x53], &[0x50], &[0xe8, 0, 0, 0, 0]];
-        let found = read(&instructions, |index| index == 1 || index == 3);
-        assert_eq!(found.repeated, [0, 0, 1, 0]);
+        let repetitions = read(&instructions, |index| index == 1 || index == 3);
+        assert_eq!(repetitions.repeated, [0, 0, 1, 0]);
     }
 
     #[test]

@@ -118,14 +118,14 @@ impl Variables {
             let is_variable = matches!(words.next()?, "A" | "b" | "B" | "d" | "D" | "r" | "R");
             is_variable.then_some((address, words.next()?.to_owned()))
         };
-        let mut found: Vec<_> = kallsyms.lines().filter_map(variable).collect();
-        found.sort();
-        Self(found)
+        let mut variables: Vec<_> = kallsyms.lines().filter_map(variable).collect();
+        variables.sort();
+        Self(variables)
     }
 
     fn address_of(&self, name: &str) -> Option<u64> {
-        let found = self.0.iter().find(|(_, own)| own == name);
-        found.map(|(address, _)| *address)
+        let entry = self.0.iter().find(|(_, own)| own == name);
+        entry.map(|(address, _)| *address)
     }
 
     /// The variable that begins at an address or before it, and the distance.
@@ -272,9 +272,9 @@ impl Structures {
         }
         let name = text(memory, word(memory, address + self.layout.cache_name));
         let bytes = word(memory, address + self.layout.cache_size) & 0xFFFF_FFFF;
-        let found = (self.named(&name, 0).structure, bytes);
-        self.caches.insert(address, found);
-        found
+        let structure = (self.named(&name, 0).structure, bytes);
+        self.caches.insert(address, structure);
+        structure
     }
 
     /// The name of a structure.
@@ -293,9 +293,9 @@ impl Structures {
         let members = |name: &String| {
             let type_name = types.get(name).unwrap_or(name);
             let id = self.types.id_of(type_name)?;
-            let mut found = Vec::new();
-            self.add_members(id, 0, "", 0, &mut found);
-            (!found.is_empty()).then(|| (name.clone(), found))
+            let mut members = Vec::new();
+            self.add_members(id, 0, "", 0, &mut members);
+            (!members.is_empty()).then(|| (name.clone(), members))
         };
         self.names.iter().filter_map(members).collect()
     }

@@ -117,21 +117,22 @@ fn recording_of(rounds: u32, connections: u32) -> Vec<u8> {
 fn operation<'a>(operations: &'a [Touches], name: &str) -> &'a Touches {
     operations
         .iter()
-        .find(|one| one.operation == name)
+        .find(|touches| touches.operation == name)
         .expect("an operation of the sender")
 }
 
 #[test]
 fn each_line_is_charged_to_its_class_and_to_the_operation_that_touches_it_first() {
     let bytes = recording(ROUNDS);
-    let found = footprint(Recording::new(&bytes).expect("a recording")).expect("a whole recording");
+    let footprint =
+        footprint(Recording::new(&bytes).expect("a recording")).expect("a whole recording");
     let packets = u64::from(ROUNDS * CONNECTIONS);
-    assert_eq!((found.sent, found.received), (packets, packets));
+    assert_eq!((footprint.sent, footprint.received), (packets, packets));
     let own = u64::from(OWN_LINES * CONNECTIONS);
-    assert_eq!(found.distinct_lines, [own, 1, 10, 2]);
-    assert!((found.lines_of_both_directions - 1.0).abs() < 1e-9);
+    assert_eq!(footprint.distinct_lines, [own, 1, 10, 2]);
+    assert!((footprint.lines_of_both_directions - 1.0).abs() < 1e-9);
 
-    let sent = operation(&found.operations, "tcp.output");
+    let sent = operation(&footprint.operations, "tcp.output");
     assert_eq!((sent.packets, sent.instructions), (packets, 305 * packets));
     assert!((sent.connection_lines - f64::from(OWN_LINES)).abs() < 1e-9);
     // One line is touched in each packet, and eight lines in every eighth packet. Another line is
@@ -139,13 +140,17 @@ fn each_line_is_charged_to_its_class_and_to_the_operation_that_touches_it_first(
     assert_eq!(sent.shared_lines[..4], [1, 0, 0, 9]);
     assert_eq!(sent.code_lines[..2], [1, 0]);
 
-    let received = operation(&found.operations, "tcp.input");
+    let received = operation(&footprint.operations, "tcp.input");
     assert!((received.connection_lines - 1.0).abs() < 1e-9);
-    let driver = operation(&found.operations, "driver.receive");
+    let driver = operation(&footprint.operations, "driver.receive");
     assert!((driver.device_lines - 1.0).abs() < 1e-9);
-    let ethernet = operation(&found.operations, "ethernet.input");
+    let ethernet = operation(&footprint.operations, "ethernet.input");
     assert!(ethernet.device_lines.abs() < 1e-9);
-    let all: u64 = found.operations.iter().map(|one| one.instructions).sum();
+    let all: u64 = footprint
+        .operations
+        .iter()
+        .map(|touches| touches.instructions)
+        .sum();
     assert_eq!(
         all,
         packets * (10 + 305 + 20 + 20 + 200),
@@ -156,20 +161,21 @@ fn each_line_is_charged_to_its_class_and_to_the_operation_that_touches_it_first(
 #[test]
 fn lines_of_few_rounds_are_not_of_a_connection() {
     let bytes = recording(4);
-    let found = footprint(Recording::new(&bytes).expect("a recording")).expect("a whole recording");
-    assert_eq!(found.distinct_lines[0], 0);
+    let footprint =
+        footprint(Recording::new(&bytes).expect("a recording")).expect("a whole recording");
+    assert_eq!(footprint.distinct_lines[0], 0);
 }
 
 #[test]
 fn a_window_without_frames_is_an_error() {
     let bytes = recording(0);
-    let found = footprint(Recording::new(&bytes).expect("a recording"));
-    assert!(matches!(found, Err(RecordingError::NoFrames)));
+    let footprint = footprint(Recording::new(&bytes).expect("a recording"));
+    assert!(matches!(footprint, Err(RecordingError::NoFrames)));
 }
 
 #[test]
 fn a_window_without_the_number_of_connections_is_an_error() {
     let bytes = recording_of(ROUNDS, 0);
-    let found = footprint(Recording::new(&bytes).expect("a recording"));
-    assert!(matches!(found, Err(RecordingError::NoConnections)));
+    let footprint = footprint(Recording::new(&bytes).expect("a recording"));
+    assert!(matches!(footprint, Err(RecordingError::NoConnections)));
 }

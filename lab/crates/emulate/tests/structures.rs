@@ -153,8 +153,11 @@ ffffffff82000300 T a_function
 fn places(types: &[u8], memory: &Memory, addresses: &[u64]) -> Vec<(String, u32)> {
     let mut structures = Structures::new(types, SYMBOLS).expect("whole types");
     let place = |address: &u64| {
-        let found = structures.of(*address, 0xffff_c900_0001_0000, memory);
-        (structures.name(found.structure).to_owned(), found.line)
+        let structure = structures.of(*address, 0xffff_c900_0001_0000, memory);
+        (
+            structures.name(structure.structure).to_owned(),
+            structure.line,
+        )
     };
     addresses.iter().map(place).collect()
 }

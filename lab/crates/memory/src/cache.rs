@@ -68,11 +68,11 @@ impl Cache {
     #[inline]
     pub(crate) fn promote(&mut self, line: Line) -> bool {
         let set = self.set_mut(line);
-        let found = set.contains(&line);
-        if found {
+        let is_hit = set.contains(&line);
+        if is_hit {
             move_to_front(set, line);
         }
-        found
+        is_hit
     }
 
     /// Inserts a `line` that the cache does not contain, as the most recently used line of its set.

@@ -239,15 +239,15 @@ impl Hierarchy {
     /// Drops `line` from every level, because a device has written to it. The next read of the line
     /// is the first after this write.
     pub fn invalidate(&mut self, line: Line) {
-        let mut found = self.first.remove(line);
+        let mut was_cached = self.first.remove(line);
         for cache in &mut self.further {
-            found |= cache.remove(line);
+            was_cached |= cache.remove(line);
         }
         self.in_flight.remove(line);
         if let Some(writes) = &mut self.device_writes {
             writes.unread.insert(line);
         }
-        self.counters.invalidations += u64::from(found);
+        self.counters.invalidations += u64::from(was_cached);
     }
 
     /// Whether `level` (0 is the first) contains `line`. Changes nothing.
@@ -307,13 +307,13 @@ impl Hierarchy {
         if self.first.promote(line) {
             return 0;
         }
-        let found = self.further.iter_mut().position(|cache| cache.remove(line));
+        let level = self.further.iter_mut().position(|cache| cache.remove(line));
         let mut moving = self.first.insert(line);
         for cache in &mut self.further {
             let Some(victim) = moving else { break };
             moving = cache.insert(victim);
         }
-        found.unwrap_or(self.further.len()) + 1
+        level.unwrap_or(self.further.len()) + 1
     }
 
     /// Copies `line` from the level that contains it into all levels above, the lowest first. A
@@ -323,19 +323,17 @@ impl Hierarchy {
         if self.first.promote(line) {
             return 0;
         }
-        let found = self
-            .further
-            .iter_mut()
-            .position(|cache| cache.promote(line));
-        let found = found.unwrap_or(self.further.len());
-        for level in (0..found).rev() {
+        let mut further = self.further.iter_mut();
+        let depth = further.position(|cache| cache.promote(line));
+        let depth = depth.unwrap_or(self.further.len());
+        for level in (0..depth).rev() {
             let evicted = self.further[level].insert(line);
             if INCLUSIVE {
                 self.purge_above(level, evicted);
             }
         }
         self.first.insert(line);
-        found + 1
+        depth + 1
     }
 
     /// Removes `evicted`, which `further[level]` has evicted, from the levels above that level.

@@ -153,10 +153,10 @@ proptest! {
             }
         }
         let depth = parameters.levels.len();
-        let found = contents(depth, |level, line| hierarchy.contains(level, Line(line)));
+        let actual = contents(depth, |level, line| hierarchy.contains(level, Line(line)));
         let expected = contents(depth, |level, line| reference.contains(level, line));
-        prop_assert_eq!(&found, &expected);
-        for (line, levels) in found {
+        prop_assert_eq!(&actual, &expected);
+        for (line, levels) in actual {
             match parameters.policy {
                 Policy::Exclusive => prop_assert!(levels.len() <= 1, "line {} twice", line),
                 Policy::Inclusive => {

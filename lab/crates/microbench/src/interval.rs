@@ -119,12 +119,12 @@ impl Repetitions {
                 continue;
             }
             check_at = (2 * n).min(MAX_REPETITIONS);
-            let found = median(&mut self.values);
-            let is_precise = found.is_some_and(|median| {
+            let current = median(&mut self.values);
+            let is_precise = current.is_some_and(|median| {
                 n >= MIN_REPETITIONS && median.relative_half_width() <= limits.precision
             });
             if is_precise || late || n >= MAX_REPETITIONS {
-                return Ok(found);
+                return Ok(current);
             }
         }
     }
@@ -180,7 +180,7 @@ mod tests {
             precision: 0.02,
             time: Duration::ZERO,
         };
-        let found = Repetitions::default().until_precise(limits, || Ok::<_, Infallible>(1.0));
-        assert_eq!(found.unwrap().unwrap().n, 2);
+        let current = Repetitions::default().until_precise(limits, || Ok::<_, Infallible>(1.0));
+        assert_eq!(current.unwrap().unwrap().n, 2);
     }
 }

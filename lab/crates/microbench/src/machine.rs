@@ -211,10 +211,10 @@ mod tests {
                 fs::write(entry.join(name), format!("{value}\n")).unwrap();
             }
         }
-        let found = caches_in(folder.path());
-        let sizes: Vec<_> = found.iter().map(|cache| cache.size_bytes).collect();
+        let caches = caches_in(folder.path());
+        let sizes: Vec<_> = caches.iter().map(|cache| cache.size_bytes).collect();
         assert_eq!(sizes, [32 << 10, 1 << 20]);
-        assert_eq!(found[1].ways, Some(8));
+        assert_eq!(caches[1].ways, Some(8));
     }
 
     #[test]

@@ -114,12 +114,12 @@ fn the_edges_of_a_simulated_chain_are_its_caches() {
             }
         })
         .collect();
-    let found: Vec<usize> = edges(&chain, &[])
+    let actual: Vec<usize> = edges(&chain, &[])
         .iter()
         .map(|edge| edge.working_set_bytes)
         .collect();
     assert_eq!(
-        found,
+        actual,
         [(FIRST_KIB as usize) << 10, (SECOND_KIB as usize) << 10]
     );
 }

@@ -35,8 +35,8 @@ pub fn emulate_replay(py: Python<'_>, path: PathBuf, options: Vec<String>) -> Py
 /// The lines that each operation touches in a recording of a bulk sender, as JSON.
 #[pyfunction]
 pub fn emulate_footprint(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let found = of_recording(py, path, footprint)?;
-    serde_json::to_string(&found).map_err(|error| PyValueError::new_err(error.to_string()))
+    let result = of_recording(py, path, footprint)?;
+    serde_json::to_string(&result).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Applies a function to the recording in a file, and returns the result.

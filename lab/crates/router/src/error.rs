@@ -7,6 +7,10 @@ use thiserror::Error;
 
 /// The reason why a measurement fails.
 #[derive(Debug, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum RouterError {
     /// An interface or its namespace cannot be used.
     #[error(transparent)]
@@ -17,19 +21,14 @@ pub enum RouterError {
     /// Frames cannot be sent or received.
     #[error("cannot {what}: {source}")]
     Traffic {
-        /// The action that failed.
         what: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
     /// A setting is out of range.
     #[error("{name} = {value}: expected {expected}")]
     Setting {
-        /// The setting's name.
         name: &'static str,
-        /// Its value.
         value: String,
-        /// The allowed range.
         expected: &'static str,
     },
 }

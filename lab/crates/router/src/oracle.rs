@@ -21,79 +21,41 @@ pub struct OutputFrame {
 
 /// A rule that the output breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum Breach {
     /// The router sent nothing.
     #[error("no frame, expected {0:?}")]
     Missing(Verdict),
     /// The router sent frames that it must not send.
     #[error("{frames} frames, expected {verdict:?}")]
-    Unexpected {
-        /// Number of frames.
-        frames: usize,
-        /// The required action.
-        verdict: Verdict,
-    },
+    Unexpected { frames: usize, verdict: Verdict },
     /// The wrong interface sent the frame.
     #[error("sent by interface {egress}, expected {expected}")]
-    Egress {
-        /// The interface that sent it.
-        egress: usize,
-        /// The interface that must send it.
-        expected: usize,
-    },
+    Egress { egress: usize, expected: usize },
     /// A frame has no well-formed packet.
     #[error("the frame is malformed: {0}")]
     Malformed(Malformed),
     /// The target Ethernet address is wrong.
     #[error("target address {target:02x?}, expected {expected:02x?}")]
-    TargetMac {
-        /// The address.
-        target: Mac,
-        /// The next hop's address.
-        expected: Mac,
-    },
+    TargetMac { target: Mac, expected: Mac },
     /// The source Ethernet address is wrong.
     #[error("source address {source_mac:02x?}, expected the interface's own {expected:02x?}")]
-    SourceMac {
-        /// The address.
-        source_mac: Mac,
-        /// The interface's own address.
-        expected: Mac,
-    },
+    SourceMac { source_mac: Mac, expected: Mac },
     /// The TTL of the output is not that of the input less one.
     #[error("{ttl} hops left, expected {expected}")]
-    Ttl {
-        /// TTL of the output.
-        ttl: u8,
-        /// The TTL of the input less one.
-        expected: u8,
-    },
+    Ttl { ttl: u8, expected: u8 },
     /// A byte changed that must not change.
     #[error("byte {at} of the packet changed from {before:#04x} to {after:#04x}")]
-    Changed {
-        /// Offset in the packet.
-        at: usize,
-        /// The byte of the input.
-        before: u8,
-        /// The byte of the output.
-        after: u8,
-    },
+    Changed { at: usize, before: u8, after: u8 },
     /// The length changed.
     #[error("a packet of {bytes} bytes, expected {expected}")]
-    Length {
-        /// Length of the output.
-        bytes: usize,
-        /// Length of the input.
-        expected: usize,
-    },
+    Length { bytes: usize, expected: usize },
     /// The packet is longer than the interface's MTU.
     #[error("a packet of {bytes} bytes on an interface with an MTU of {mtu_bytes}")]
-    TooLong {
-        /// Length of the packet.
-        bytes: usize,
-        /// The interface's MTU.
-        mtu_bytes: usize,
-    },
+    TooLong { bytes: usize, mtu_bytes: usize },
     /// The fragments do not make up the packet.
     #[error("the fragments do not make up the packet: {0}")]
     Fragments(&'static str),

@@ -113,7 +113,7 @@ pub struct Step {
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
+pub struct SearchResult {
     /// The highest rate that passed, in frames a second; `None` if no rate did.
     pub throughput_pps: Option<f64>,
     /// The lowest rate that failed; `None` if no rate did.
@@ -133,8 +133,8 @@ pub fn throughput<T: Trial>(
     settings: &Settings,
     trial: &mut T,
     mut may_continue: impl FnMut() -> bool,
-) -> Result<Found, T::Error> {
-    let mut found = Found {
+) -> Result<SearchResult, T::Error> {
+    let mut result = SearchResult {
         throughput_pps: None,
         failed_pps: None,
         generator_limited: false,
@@ -142,14 +142,14 @@ pub fn throughput<T: Trial>(
     };
     let mut rate_pps = settings.highest_pps;
     while may_continue() {
-        match offer(settings, trial, rate_pps, &mut found.steps)? {
-            RateResult::Passed => found.throughput_pps = Some(rate_pps),
+        match offer(settings, trial, rate_pps, &mut result.steps)? {
+            RateResult::Passed => result.throughput_pps = Some(rate_pps),
             failure => {
-                found.failed_pps = Some(rate_pps);
-                found.generator_limited = failure == RateResult::GeneratorLimited;
+                result.failed_pps = Some(rate_pps);
+                result.generator_limited = failure == RateResult::GeneratorLimited;
             }
         }
-        rate_pps = match (found.throughput_pps, found.failed_pps) {
+        rate_pps = match (result.throughput_pps, result.failed_pps) {
             (Some(_), None) => break,
             // Use the geometric mean, because the rates may differ by a factor of a thousand.
             (Some(good), Some(bad)) if bad / good > 1.0 + settings.resolution => {
@@ -163,7 +163,7 @@ pub fn throughput<T: Trial>(
             (None, _) => break,
         };
     }
-    Ok(found)
+    Ok(result)
 }
 
 /// The reason why a rate passed or failed.
@@ -316,19 +316,19 @@ mod tests {
         }
     }
 
-    fn search(trial: &mut KnownDropper) -> Found {
-        let Ok(found) = throughput(&Settings::default(), trial, || true);
-        found
+    fn search(trial: &mut KnownDropper) -> SearchResult {
+        let Ok(result) = throughput(&Settings::default(), trial, || true);
+        result
     }
 
     proptest! {
         #[test]
         fn the_search_finds_a_known_limit_within_its_resolution(capacity_pps in 1000.0..1.99e6) {
-            let found = search(&mut dropper(capacity_pps));
-            let rate_pps = found.throughput_pps.unwrap();
+            let result = search(&mut dropper(capacity_pps));
+            let rate_pps = result.throughput_pps.unwrap();
             prop_assert!(rate_pps <= capacity_pps * 1.0001);
             prop_assert!(rate_pps >= capacity_pps / 1.0201, "{} of {}", rate_pps, capacity_pps);
-            prop_assert!(!found.generator_limited);
+            prop_assert!(!result.generator_limited);
         }
     }
 
@@ -348,16 +348,16 @@ mod tests {
 
     #[test]
     fn a_search_ends_at_the_highest_rate_if_that_has_no_loss() {
-        let found = search(&mut dropper(1e9));
-        assert_eq!(found.throughput_pps, Some(2e6));
-        assert_eq!(found.failed_pps, None);
+        let result = search(&mut dropper(1e9));
+        assert_eq!(result.throughput_pps, Some(2e6));
+        assert_eq!(result.failed_pps, None);
     }
 
     #[test]
     fn loss_at_every_rate_gives_no_throughput() {
-        let found = search(&mut dropper(10.0));
-        assert_eq!(found.throughput_pps, None);
-        assert_eq!(found.failed_pps, Some(1000.0));
+        let result = search(&mut dropper(10.0));
+        assert_eq!(result.throughput_pps, None);
+        assert_eq!(result.failed_pps, Some(1000.0));
     }
 
     #[test]
@@ -366,10 +366,10 @@ mod tests {
             generator_pps: 300_000.0,
             ..dropper(1e9)
         };
-        let found = search(&mut trial);
-        assert!(found.generator_limited);
+        let result = search(&mut trial);
+        assert!(result.generator_limited);
         // The generator counts as achieving a rate if it sends 99 % of the frames.
-        assert!((290_000.0..305_000.0).contains(&found.throughput_pps.unwrap()));
+        assert!((290_000.0..305_000.0).contains(&result.throughput_pps.unwrap()));
     }
 
     #[test]
@@ -378,10 +378,15 @@ mod tests {
             generator_pps: 500.0,
             ..dropper(0.0)
         };
-        let found = search(&mut trial);
-        assert_eq!(found.throughput_pps, None);
-        assert!(found.steps.iter().all(|step| !step.outcome.achieved_rate()));
-        assert!(!found.generator_limited);
+        let result = search(&mut trial);
+        assert_eq!(result.throughput_pps, None);
+        assert!(
+            result
+                .steps
+                .iter()
+                .all(|step| !step.outcome.achieved_rate())
+        );
+        assert!(!result.generator_limited);
     }
 
     #[test]

@@ -201,10 +201,10 @@ torn\n";
         let sessions = read_sessions(log.as_bytes(), None, 15.0, |request| request.object).unwrap();
         assert_eq!((sessions.skipped, sessions.rejected.count), (1, 1));
         let table = sessions.by_session().unwrap();
-        let found: Vec<_> = (0..table.sessions())
-            .map(|one| table.session(one))
+        let sessions: Vec<_> = (0..table.sessions())
+            .map(|session| table.session(session))
             .collect();
-        assert_eq!(found, [(0, &[0, 2][..]), (1, &[1]), (0, &[3])]);
+        assert_eq!(sessions, [(0, &[0, 2][..]), (1, &[1]), (0, &[3])]);
         assert_eq!(table.requests(), 4);
     }
 }

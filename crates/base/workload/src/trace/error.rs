@@ -7,6 +7,10 @@ use crate::trace::format::{Compression, RECORD_BYTES};
 /// The reason why a trace cannot be read or written. An offset counts the bytes of the file as
 /// stored, unless its field states decompressed bytes.
 #[derive(Debug, thiserror::Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum TraceError {
     /// The file is empty, or is empty after decompression.
     #[error("byte 0: the trace is empty; expected log lines or 20-byte World Cup 1998 records")]
@@ -16,57 +20,35 @@ pub enum TraceError {
         "byte 0: the first {examined} bytes contain no line of Common or Combined Log Format and no \
          World Cup 1998 records; if only the start of the file is damaged, name its format"
     )]
-    Unrecognized {
-        /// Decompressed bytes that were examined.
-        examined: usize,
-    },
+    Unrecognized { examined: usize },
     /// A log format was requested, and the file is binary.
     #[error(
         "byte {offset}: binary data where log lines were expected; for World Cup 1998 records \
          name the format world-cup or let it be detected"
     )]
-    BinaryAsText {
-        /// Offset of the first byte that cannot occur in text, in decompressed bytes.
-        offset: u64,
-    },
+    BinaryAsText { offset: u64 },
     /// The World Cup 1998 format was requested, and the file has another one.
     #[error(
         "byte {offset}: no World Cup 1998 records; for log lines name the format common or \
          combined, or let it be detected"
     )]
-    NotRecords {
-        /// Offset of the first implausible record, in decompressed bytes.
-        offset: u64,
-    },
+    NotRecords { offset: u64 },
     /// The file ends inside a record.
     #[error(
-        "byte {offset}: the last record has {found} of {RECORD_BYTES} bytes; the file was cut: \
+        "byte {offset}: the last record has {rest_bytes} of {RECORD_BYTES} bytes; the file was cut: \
          fetch it again, or cut it to a multiple of {RECORD_BYTES} bytes"
     )]
-    TruncatedRecord {
-        /// Where the incomplete record starts, in decompressed bytes.
-        offset: u64,
-        /// Bytes of the incomplete record that are in the file.
-        found: usize,
-    },
+    TruncatedRecord { offset: u64, rest_bytes: usize },
     /// The compressed stream is damaged or cut.
     #[error("byte {offset}: damaged {compression} data ({source}); fetch the file again")]
     Compression {
-        /// Kind of compression.
         compression: Compression,
-        /// Offset in the compressed file at which the damage was detected.
         offset: u64,
-        /// The decompressor's error.
         source: io::Error,
     },
     /// The operating system failed to read more.
     #[error("byte {offset}: cannot read on: {source}")]
-    Read {
-        /// Decompressed bytes read before the error.
-        offset: u64,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    Read { offset: u64, source: io::Error },
     /// The memory is too small for the trace.
     #[error("not enough memory for the trace; give the process more, or cut the trace")]
     Memory,
@@ -76,13 +58,9 @@ pub enum TraceError {
     /// A request does not fit the destination's format.
     #[error("line {line}: {field} {value} does not fit {allowed}")]
     DoesNotFit {
-        /// Line or record of the source, from 1.
         line: u64,
-        /// The field that does not fit.
         field: &'static str,
-        /// Its value.
         value: i64,
-        /// The values that fit.
         allowed: &'static str,
     },
     /// The trace has no request that a server could answer.
@@ -90,24 +68,13 @@ pub enum TraceError {
         "no usable request among {requests} accepted and {rejected} rejected lines; expected GET, \
          HEAD or POST requests"
     )]
-    NothingUsable {
-        /// Accepted lines or records.
-        requests: u64,
-        /// Rejected lines or records.
-        rejected: u64,
-    },
+    NothingUsable { requests: u64, rejected: u64 },
     /// The session window is out of range.
     #[error("the session window is {window_s} s: it must be from 0 to 1000000 s")]
-    Window {
-        /// The value.
-        window_s: f64,
-    },
+    Window { window_s: f64 },
     /// A line of an object mappings file is not a number and a path.
     #[error("line {line} of the object mappings: expected an object number and a path")]
-    Mapping {
-        /// Line, from 1.
-        line: u64,
-    },
+    Mapping { line: u64 },
 }
 
 impl From<std::collections::TryReserveError> for TraceError {

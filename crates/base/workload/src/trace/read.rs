@@ -82,7 +82,7 @@ fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
     if head.len() < RECORD_BYTES && first_unprintable(head).is_some() {
         return Err(TraceError::TruncatedRecord {
             offset: 0,
-            found: head.len(),
+            rest_bytes: head.len(),
         });
     }
     Err(TraceError::Unrecognized {
@@ -96,7 +96,7 @@ fn checked_format(head: &[u8], format: TraceFormat) -> Result<TraceFormat, Trace
         if head.len() < RECORD_BYTES {
             return Err(TraceError::TruncatedRecord {
                 offset: 0,
-                found: head.len(),
+                rest_bytes: head.len(),
             });
         }
         if !is_mostly_records(head) {
@@ -250,8 +250,8 @@ fn read_records<R: Read>(
     let mut line = 0;
     loop {
         let bytes = input.bytes();
-        let found = bytes.len() % RECORD_BYTES;
-        let complete = bytes.len() - found;
+        let rest_bytes = bytes.len() % RECORD_BYTES;
+        let complete = bytes.len() - rest_bytes;
         for bytes in records(bytes) {
             line += 1;
             let Some(record) = WorldCupRecord::decode(bytes) else {
@@ -273,11 +273,11 @@ fn read_records<R: Read>(
         }
         input.consume(complete);
         if !input.extend()? {
-            return match found {
+            return match rest_bytes {
                 0 => Ok(()),
                 _ => Err(TraceError::TruncatedRecord {
                     offset: input.offset(),
-                    found,
+                    rest_bytes,
                 }),
             };
         }

@@ -78,7 +78,7 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
         let mut lines: Vec<String> = trace
             .rejected_lines
             .iter()
-            .map(|one| format!("line {}: {}", one.line, one.reason.reason()))
+            .map(|rejected| format!("line {}: {}", rejected.line, rejected.reason.reason()))
             .collect();
         if trace.rejected > lines.len() as u64 {
             lines.push("and more".to_owned());

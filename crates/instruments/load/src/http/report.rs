@@ -196,13 +196,17 @@ impl Report {
         };
         let sum = |count: fn(&ThreadResult) -> u64| run.results.iter().map(count).sum::<u64>();
         let left = Unfinished {
-            unsent: sum(|one| one.unsent),
-            unfinished: sum(|one| one.unfinished),
-            all_busy: run.results.iter().any(|one| one.all_busy),
+            unsent: sum(|result| result.unsent),
+            unfinished: sum(|result| result.unfinished),
+            all_busy: run.results.iter().any(|result| result.all_busy),
             server_gone: run.server_gone_ns.is_some(),
         };
-        let client_cpu_s = sum(|one| one.cpu_ns) as f64 / 1e9;
-        let oldest = run.results.iter().map(|one| one.oldest_unfinished_ns).max();
+        let client_cpu_s = sum(|result| result.cpu_ns) as f64 / 1e9;
+        let oldest = run
+            .results
+            .iter()
+            .map(|result| result.oldest_unfinished_ns)
+            .max();
         let conforming = conforming(settings, &run.results, duration_s);
         let pages = pages.unwrap_or_default();
         let mut counts = Counts::new(pages.len())?;

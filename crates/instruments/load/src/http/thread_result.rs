@@ -41,12 +41,13 @@ impl Worker {
         if let Some(log) = &mut self.log {
             log.finish()?;
         }
-        let waiting = |one: &&Connection| matches!(one.state, State::Busy | State::Connecting);
+        let waiting =
+            |connection: &&Connection| matches!(connection.state, State::Busy | State::Connecting);
         let oldest = self
             .connections
             .iter()
             .filter(waiting)
-            .map(|one| one.intended_ns)
+            .map(|connection| connection.intended_ns)
             .min();
         Ok(ThreadResult {
             cpu_ns,
@@ -59,7 +60,13 @@ impl Worker {
             connections: self
                 .connections
                 .iter()
-                .map(|one| (one.window_bytes, one.window_requests, one.window_errors))
+                .map(|result| {
+                    (
+                        result.window_bytes,
+                        result.window_requests,
+                        result.window_errors,
+                    )
+                })
                 .collect(),
             counts: self.counts,
         })

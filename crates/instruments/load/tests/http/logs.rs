@@ -205,7 +205,11 @@ fn rejected_lines_are_listed_with_number_and_reason() {
         ..settings(&server, 1)
     });
     let trace = report.trace.as_ref().unwrap();
-    let numbers: Vec<u64> = trace.rejected_lines.iter().map(|one| one.line).collect();
+    let numbers: Vec<u64> = trace
+        .rejected_lines
+        .iter()
+        .map(|rejected| rejected.line)
+        .collect();
     assert_eq!((trace.rejected, numbers), (2, vec![2, 4]));
     let notes = report.notes.join("\n");
     assert!(notes.contains("line 2: request is not closed"), "{notes}");

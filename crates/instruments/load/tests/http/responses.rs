@@ -109,8 +109,8 @@ fn every_status_is_counted_under_its_own_code() {
             duration: None,
             ..settings(&server, 1)
         });
-        let found: Vec<_> = report.statuses.into_iter().collect();
-        assert_eq!(found, [(status, 4)]);
+        let statuses: Vec<_> = report.statuses.into_iter().collect();
+        assert_eq!(statuses, [(status, 4)]);
     }
 }
 

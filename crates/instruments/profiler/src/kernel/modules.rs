@@ -31,7 +31,7 @@ mod tests {
         fs::create_dir_all(&device).unwrap();
         symlink("../../../../module/mlx5_core", device.join("module")).unwrap();
         fs::create_dir_all(folder.path().join("lo")).unwrap();
-        let found = network_drivers(folder.path());
-        assert_eq!(found, BTreeSet::from(["mlx5_core".to_owned()]));
+        let drivers = network_drivers(folder.path());
+        assert_eq!(drivers, BTreeSet::from(["mlx5_core".to_owned()]));
     }
 }

@@ -11,28 +11,24 @@ use crate::window::Facts;
 
 /// The reason why a recording cannot be replayed.
 #[derive(Debug, Error)]
+#[allow(
+    missing_docs,
+    reason = "the message of each variant explains its fields"
+)]
 pub enum RecordingError {
     /// The file is not a recording.
     #[error("no recording of an emulated machine: expected the bytes `ppemurec` at its start")]
     Format,
     /// The recording has another version of the format.
-    #[error("recording of format {found}: expected {VERSION}")]
-    Version {
-        /// The version of the file.
-        found: u32,
-    },
+    #[error("recording of format {version}: expected {VERSION}")]
+    Version { version: u32 },
     /// The file ends early.
     #[error("truncated at byte {offset}: expected a chunk that marks the end")]
-    Truncated {
-        /// Offset of the end.
-        offset: usize,
-    },
+    Truncated { offset: usize },
     /// A chunk was changed, or has no known type.
     #[error("damaged chunk at byte {offset}: expected {expected}")]
     Damaged {
-        /// Offset of the chunk.
         offset: usize,
-        /// What was expected.
         expected: &'static str,
     },
     /// A configuration needs accesses that were not recorded.
@@ -40,9 +36,7 @@ pub enum RecordingError {
         "{what}: the recording lacks the repeated accesses that this needs; expected {expected}"
     )]
     Filtered {
-        /// The requested configuration.
         what: String,
-        /// The configurations that the recording allows.
         expected: &'static str,
     },
     /// The window lacks frames of one direction, so nothing can be computed per packet of this
@@ -109,11 +103,11 @@ impl<'a> Recording<'a> {
         let truncated = RecordingError::Truncated {
             offset: bytes.len(),
         };
-        let (Some(found), Some(filter)) = (number(bytes, 8), number(bytes, 12)) else {
+        let (Some(version), Some(filter)) = (number(bytes, 8), number(bytes, 12)) else {
             return Err(truncated);
         };
-        if found != VERSION {
-            return Err(RecordingError::Version { found });
+        if version != VERSION {
+            return Err(RecordingError::Version { version });
         }
         let filter = match filter {
             0 => RecordFilter::None,

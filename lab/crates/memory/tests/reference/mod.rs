@@ -103,23 +103,23 @@ impl Reference {
 
     fn bring(&mut self, line: u32) -> usize {
         let depth = self.levels.len();
-        let found = (0..depth)
+        let level = (0..depth)
             .find(|level| self.contains(*level, line))
             .unwrap_or(depth);
         if self.parameters.policy == Policy::Exclusive {
-            if found < depth {
-                self.levels[found].remove(line);
+            if level < depth {
+                self.levels[level].remove(line);
             }
             let mut moving = Some(line);
             for level in &mut self.levels {
                 moving = moving.and_then(|line| level.put(line));
             }
-            return found;
+            return level;
         }
-        for level in (0..=found.min(depth - 1)).rev() {
+        for level in (0..=level.min(depth - 1)).rev() {
             self.put_and_purge(level, line);
         }
-        found
+        level
     }
 
     fn put_and_purge(&mut self, level: usize, line: u32) {

@@ -47,17 +47,17 @@ pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
         ns[index - 1] = ns[index - 1].min(ns[index]);
     }
     let steps: Vec<f64> = ns.windows(2).map(|pair| (pair[1] / pair[0]).ln()).collect();
-    let mut found = Vec::new();
+    let mut edges = Vec::new();
     let mut first = 0;
     while first < steps.len() {
         let rises = steps[first..].iter().take_while(|&&step| step >= RISE.ln());
         let length = rises.count();
         if length > 0 {
-            split(&steps, first, first + length, &mut found);
+            split(&steps, first, first + length, &mut edges);
         }
         first += length + 1;
     }
-    found
+    edges
         .into_iter()
         .map(|(first, end)| Edge {
             working_set_bytes: chain[first].working_set_bytes,
@@ -75,7 +75,7 @@ pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
 }
 
 /// Splits a series of rises at its flattest shoulder, and then splits both parts in the same way.
-fn split(steps: &[f64], first: usize, end: usize, found: &mut Vec<(usize, usize)>) {
+fn split(steps: &[f64], first: usize, end: usize, edges: &mut Vec<(usize, usize)>) {
     let highest = |range: &[f64]| range.iter().copied().fold(0.0, f64::max);
     let shoulder = (first + 1..end.saturating_sub(1))
         .filter(|&at| {
@@ -85,10 +85,10 @@ fn split(steps: &[f64], first: usize, end: usize, found: &mut Vec<(usize, usize)
         .min_by(|&a, &b| steps[a].total_cmp(&steps[b]));
     match shoulder {
         Some(at) => {
-            split(steps, first, at, found);
-            split(steps, at + 1, end, found);
+            split(steps, first, at, edges);
+            split(steps, at + 1, end, edges);
         }
-        None => found.push((first, end)),
+        None => edges.push((first, end)),
     }
 }
 
@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn a_rise_over_several_sizes_is_one_edge() {
-        let found = edges(&chain(&[1.0, 1.0, 2.0, 3.5, 4.0, 4.0]), &[]);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].working_set_bytes, 2048);
-        assert_eq!(found[0].risen_bytes, 16384);
+        let actual = edges(&chain(&[1.0, 1.0, 2.0, 3.5, 4.0, 4.0]), &[]);
+        assert_eq!(actual.len(), 1);
+        assert_eq!(actual[0].working_set_bytes, 2048);
+        assert_eq!(actual[0].risen_bytes, 16384);
     }
 
     #[test]
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_shoulder_separates_two_edges() {
-        let found = edges(&chain(&[1.0, 3.0, 3.0 * 1.07, 3.0 * 1.07 * 3.0]), &[]);
-        let sizes: Vec<_> = found.iter().map(|edge| edge.working_set_bytes).collect();
+        let actual = edges(&chain(&[1.0, 3.0, 3.0 * 1.07, 3.0 * 1.07 * 3.0]), &[]);
+        let sizes: Vec<_> = actual.iter().map(|edge| edge.working_set_bytes).collect();
         assert_eq!(sizes, [1024, 4096]);
     }
 
@@ -165,11 +165,11 @@ mod tests {
             line_bytes: 64,
             shared_cpus: String::new(),
         };
-        let found = edges(
+        let actual = edges(
             &chain(&[1.0, 1.0, 4.0, 4.0, 4.0, 16.0]),
             &[cache(1, 2), cache(2, 128)],
         );
-        let levels: Vec<_> = found.iter().map(|edge| edge.level).collect();
+        let levels: Vec<_> = actual.iter().map(|edge| edge.level).collect();
         assert_eq!(levels, [Some(1), None]);
     }
 }

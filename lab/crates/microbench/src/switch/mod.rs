@@ -372,7 +372,7 @@ fn time(
         precision: settings.precision,
         time: settings.point_limit,
     };
-    let found = repetitions.until_precise(limits, || {
+    let cost = repetitions.until_precise(limits, || {
         let pass_ns = lead(rounds)?.as_nanos() as f64 / passes as f64;
         rounds_led += rounds;
         let begin = Instant::now();
@@ -385,7 +385,7 @@ fn time(
     let departures = Usage::of_thread().switches() - departures_before;
     let departures_per_round = departures as f64 / rounds_led as f64;
     let middle = |values: &mut [f64]| median(values).map_or(f64::NAN, |median| median.value);
-    Ok(found.map(
+    Ok(cost.map(
         |Median {
              value,
              low,

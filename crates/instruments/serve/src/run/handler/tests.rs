@@ -122,13 +122,13 @@ fn a_complete_body_survives_the_deferral_of_its_request() {
     let mut answers = [0; 65_536];
     let count = client.read(&mut answers).unwrap();
     let text = String::from_utf8_lossy(&answers[..count]).into_owned();
-    let found: Vec<&str> = text
+    let statuses: Vec<&str> = text
         .lines()
         .filter(|line| line.starts_with("HTTP/"))
         .collect();
-    assert_eq!(found.len(), 3, "{text}");
+    assert_eq!(statuses.len(), 3, "{text}");
     assert!(
-        found[1].contains(" 405 ") && found[2].contains(" 200 "),
+        statuses[1].contains(" 405 ") && statuses[2].contains(" 200 "),
         "{text}"
     );
 }
