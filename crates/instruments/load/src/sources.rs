@@ -34,12 +34,6 @@ impl SourceAddresses {
     pub fn count(&self) -> u64 {
         self.0.map_or(1, |(_, count)| u64::from(count))
     }
-
-    /// Whether the kernel chooses the address.
-    #[must_use]
-    pub fn is_unset(&self) -> bool {
-        self.0.is_none()
-    }
 }
 
 impl FromStr for SourceAddresses {

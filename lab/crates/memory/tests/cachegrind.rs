@@ -81,6 +81,10 @@ fn data_lines(program: &Path) -> Vec<Line> {
     text.lines().filter_map(data_line).collect()
 }
 
+fn line_of(address: u64) -> Line {
+    Line((address / u64::from(LINE_BYTES)) as u32)
+}
+
 /// A load, store or modification in lackey's trace, such as ` S 1ffefffe30,8`.
 fn data_line(text: &str) -> Option<Line> {
     let rest = [" L ", " S ", " M "]
@@ -89,13 +93,13 @@ fn data_line(text: &str) -> Option<Line> {
     let (address, size) = rest.split_once(',')?;
     let address = u64::from_str_radix(address, 16).ok()?;
     let size: u64 = size.parse().ok()?;
-    let line = Line::of_address(address, LINE_BYTES);
-    let last = Line::of_address(address + size - 1, LINE_BYTES);
+    let line = line_of(address);
+    let last = line_of(address + size - 1);
     assert_eq!(
         line, last,
         "the program's accesses do not cross lines: {text}"
     );
-    line
+    Some(line)
 }
 
 /// Cachegrind's totals by name.

@@ -150,11 +150,6 @@ impl Endpoint {
         self.sender.fin_queued = true;
     }
 
-    /// Ends the connection at once (the application ended, or the peer does not answer).
-    pub const fn abort(&mut self) {
-        self.state = State::Closed;
-    }
-
     /// The interface dropped a segment: shrink the congestion window (`tcp_quench` of 4.4BSD).
     pub const fn quench(&mut self, settings: &Settings) {
         self.sender.quench(settings);
