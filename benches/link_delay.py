@@ -1,6 +1,7 @@
 """The precision and cost of the delay of `perpacket link` at 200 Mb/s.
 
-    cargo build --release -p perpacket-agent -p perpacket-benches --example blast --bin perpacket-agent
+    cargo build --release -p perpacket-benches --example blast
+    cargo build --release -p perpacket-agent
     PERPACKET_AGENT=target/release/perpacket-agent .venv/bin/python benches/link_delay.py \
         target/release/examples/blast
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 /// Fields of `TCP_INFO` (tcp(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
