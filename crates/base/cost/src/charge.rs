@@ -134,12 +134,12 @@ mod tests {
     use super::*;
     use crate::rules::Rules;
 
-    /// The charge of a chain of function names, leaf first. A function of a module is
+    /// The charge of a chain of function names, leaf first, such as `copy < send`. A function of a module is
     /// `name@module`.
-    fn charge(chain: &[&str]) -> Charge {
+    fn charge(chain: &str) -> Charge {
         let rules = Rules::builtin().unwrap();
         let classes: Vec<_> = chain
-            .iter()
+            .split(" < ")
             .map(|text| match text.split_once('@') {
                 Some((name, module)) => Some(rules.function(name, Some(module))),
                 None => Some(rules.function(text, None)),
@@ -148,94 +148,54 @@ mod tests {
         charge_chain(&classes)
     }
 
-    fn layer_and_kind(chain: &[&str]) -> (Layer, Kind) {
+    fn layer_and_kind(chain: &str) -> (Layer, Kind) {
         let charge = charge(chain);
-        assert!(charge.claimed, "{chain:?}");
+        assert!(charge.claimed, "{chain}");
         (charge.layer, charge.kind)
     }
 
     #[test]
     fn a_copy_in_tcp_is_charged_to_tcp_as_a_copy() {
-        let chain = [
-            "__virt_addr_valid",
-            "_copy_from_iter",
-            "tcp_sendmsg_locked",
-            "tcp_sendmsg",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Tcp, Kind::Copy));
-        let chain = [
-            "_raw_spin_lock_bh",
-            "lock_sock_nested",
-            "tcp_recvmsg",
-            "sock_recvmsg",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Tcp, Kind::Lock));
+        let chain = "__virt_addr_valid < _copy_from_iter < tcp_sendmsg_locked < tcp_sendmsg";
+        assert_eq!(layer_and_kind(chain), (Layer::Tcp, Kind::Copy));
+        let chain = "_raw_spin_lock_bh < lock_sock_nested < tcp_recvmsg < sock_recvmsg";
+        assert_eq!(layer_and_kind(chain), (Layer::Tcp, Kind::Lock));
     }
 
     #[test]
     fn receiving_on_top_of_a_send_is_charged_to_the_receiver() {
-        let chain = [
-            "ip_rcv_core",
-            "ip_rcv",
-            "process_backlog",
-            "__napi_poll",
-            "net_rx_action",
-            "handle_softirqs",
-            "do_softirq",
-            "__local_bh_enable_ip",
-            "__dev_queue_xmit",
-            "tcp_sendmsg",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Ip, Kind::Protocol));
+        let chain = "ip_rcv_core < ip_rcv < process_backlog < __napi_poll < net_rx_action < \
+            handle_softirqs < do_softirq < __local_bh_enable_ip < __dev_queue_xmit < tcp_sendmsg";
+        assert_eq!(layer_and_kind(chain), (Layer::Ip, Kind::Protocol));
     }
 
     #[test]
     fn an_interrupt_is_not_charged_to_what_it_interrupted() {
-        let chain = [
-            "ktime_get",
-            "clock_helper",
-            "sysvec_apic_timer_interrupt",
-            "asm_sysvec_apic_timer_interrupt",
-            "tcp_ack",
-            "tcp_v4_rcv",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Interrupt, Kind::Other));
-        let chain = [
-            "napi_gro_receive",
-            "an_unknown_poll",
-            "__napi_poll",
-            "net_rx_action",
-            "handle_softirqs",
-            "__irq_exit_rcu",
-            "common_interrupt",
-            "asm_common_interrupt",
-            "do_idle",
-        ];
-        assert_eq!(layer_and_kind(&chain), (Layer::Ethernet, Kind::Protocol));
+        let chain = "ktime_get < clock_helper < sysvec_apic_timer_interrupt < \
+            asm_sysvec_apic_timer_interrupt < tcp_ack < tcp_v4_rcv";
+        assert_eq!(layer_and_kind(chain), (Layer::Interrupt, Kind::Other));
+        let chain = "napi_gro_receive < an_unknown_poll < __napi_poll < net_rx_action < \
+            handle_softirqs < __irq_exit_rcu < common_interrupt < asm_common_interrupt < do_idle";
+        assert_eq!(layer_and_kind(chain), (Layer::Ethernet, Kind::Protocol));
     }
 
     #[test]
     fn callees_of_napi_poll_and_start_xmit_are_drivers() {
         assert_eq!(
-            layer_and_kind(&["start_xmit", "dev_hard_start_xmit", "__dev_queue_xmit"]),
+            layer_and_kind("start_xmit < dev_hard_start_xmit < __dev_queue_xmit"),
             (Layer::Driver, Kind::Protocol)
         );
         assert_eq!(
-            layer_and_kind(&[
-                "read_helper",
-                "odd_nic_poll",
-                "__napi_poll",
-                "net_rx_action"
-            ]),
+            layer_and_kind("read_helper < odd_nic_poll < __napi_poll < net_rx_action"),
             (Layer::Driver, Kind::Protocol)
         );
         assert_eq!(
-            layer_and_kind(&["mlx_helper@mlx5_core", "process_one_work", "kthread"]),
+            layer_and_kind("mlx_helper@mlx5_core < process_one_work < kthread"),
             (Layer::Driver, Kind::Protocol)
         );
         for own in ["loopback_xmit", "veth_xmit", "tun_net_xmit"] {
             assert_eq!(
-                layer_and_kind(&[own, "dev_hard_start_xmit"]).0,
+                layer_and_kind(&format!("{own} < dev_hard_start_xmit")).0,
                 Layer::Driver,
                 "{own}"
             );
@@ -244,11 +204,7 @@ mod tests {
 
     #[test]
     fn a_skid_sample_is_marked_and_charged_by_its_chain() {
-        let charge = charge(&[
-            "_raw_spin_unlock_irqrestore",
-            "sock_def_readable",
-            "tcp_data_ready",
-        ]);
+        let charge = charge("_raw_spin_unlock_irqrestore < sock_def_readable < tcp_data_ready");
         assert_eq!(
             (charge.layer, charge.kind, charge.skid),
             (Layer::Socket, Kind::Wakeup, true)
@@ -257,12 +213,7 @@ mod tests {
 
     #[test]
     fn unknown_work_of_a_kernel_thread_is_unclaimed() {
-        let charge = charge(&[
-            "a_new_worker",
-            "process_one_work",
-            "worker_thread",
-            "kthread",
-        ]);
+        let charge = charge("a_new_worker < process_one_work < worker_thread < kthread");
         assert!(!charge.claimed);
         assert_eq!(charge.layer, Layer::Other);
     }
@@ -270,33 +221,21 @@ mod tests {
     #[test]
     fn the_idle_loop_is_idle_and_a_wakeup_from_it_is_not() {
         assert_eq!(
-            layer_and_kind(&["pv_native_safe_halt", "default_idle", "do_idle"]).0,
+            layer_and_kind("pv_native_safe_halt < default_idle < do_idle").0,
             Layer::Idle
         );
         assert_eq!(
-            layer_and_kind(&[
-                "finish_task_switch",
-                "__schedule",
-                "schedule_idle",
-                "do_idle"
-            ])
-            .0,
+            layer_and_kind("finish_task_switch < __schedule < schedule_idle < do_idle").0,
             Layer::Scheduler
         );
     }
 
     #[test]
     fn a_page_fault_in_a_system_call_is_memory_work() {
-        let charge = charge(&[
-            "clear_page_erms",
-            "get_page_from_freelist",
-            "do_anonymous_page",
-            "handle_mm_fault",
-            "exc_page_fault",
-            "asm_exc_page_fault",
-            "_copy_to_iter",
-            "tcp_recvmsg",
-        ]);
+        let charge = charge(
+            "clear_page_erms < get_page_from_freelist < do_anonymous_page < \
+            handle_mm_fault < exc_page_fault < asm_exc_page_fault < _copy_to_iter < tcp_recvmsg",
+        );
         assert_eq!(
             (charge.layer, charge.category),
             (Layer::Other, Category::KernelMemory)

@@ -161,13 +161,13 @@ fn surge_s_files_and_requests_have_their_means() {
             .iter()
             .filter(|request| request.response_bytes <= bytes)
             .count();
-        let (found, expected) = (
+        let (share, expected) = (
             below as f64 / drawn.len() as f64,
             1.0 - 1000.0 / f64::from(bytes),
         );
         assert!(
-            (found - expected).abs() < 0.03,
-            "{bytes} B: {found} instead of {expected}"
+            (share - expected).abs() < 0.03,
+            "{bytes} B: {share} instead of {expected}"
         );
     }
     // The mean of a million requests is the mean of the files weighted by popularity. The largest

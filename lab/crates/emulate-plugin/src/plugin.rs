@@ -334,13 +334,13 @@ impl Plugin {
     fn translate(&mut self, info: MemoryInfo, address: u64) {
         // SAFETY: queries about an access that QEMU reports, within its callback.
         let (is_device, physical) = unsafe {
-            let found = qemu_plugin_get_hwaddr(info, address);
-            if found.is_null() {
+            let physical = qemu_plugin_get_hwaddr(info, address);
+            if physical.is_null() {
                 return;
             }
             (
-                qemu_plugin_hwaddr_is_io(found),
-                qemu_plugin_hwaddr_phys_addr(found),
+                qemu_plugin_hwaddr_is_io(physical),
+                qemu_plugin_hwaddr_phys_addr(physical),
             )
         };
         if is_device {

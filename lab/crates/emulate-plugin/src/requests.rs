@@ -63,11 +63,11 @@ impl Plugin {
     pub fn answer(&mut self, info: MemoryInfo, address: u64) {
         // SAFETY: queries about an access that QEMU reports, within its callback.
         let physical = unsafe {
-            let found = qemu_plugin_get_hwaddr(info, address);
-            if found.is_null() {
+            let physical = qemu_plugin_get_hwaddr(info, address);
+            if physical.is_null() {
                 return;
             }
-            qemu_plugin_hwaddr_phys_addr(found)
+            qemu_plugin_hwaddr_phys_addr(physical)
         };
         let mut page = [0; TEXT_AT + TEXT_BYTES];
         self.machine().read(physical, &mut page);

@@ -180,7 +180,7 @@ struct Translated {
 fn instructions(block: *const TranslatedBlock) -> Vec<Translated> {
     // SAFETY: QEMU is translating this block.
     let number = unsafe { qemu_plugin_tb_n_insns(block) };
-    let one = |index| {
+    let translated = |index| {
         let mut bytes = [0; INSTRUCTION_BYTES];
         // SAFETY: as above, and the index is below the number of instructions.
         let (instruction, address, length) = unsafe {
@@ -196,7 +196,7 @@ fn instructions(block: *const TranslatedBlock) -> Vec<Translated> {
             effect: Instruction::of(&decoded),
         }
     };
-    (0..number).map(one).collect()
+    (0..number).map(translated).collect()
 }
 
 /// Registers callbacks for the guest's requests. A request is a load directly after the long nop that

@@ -368,10 +368,10 @@ impl Layout {
 
 /// The value of an enumerator.
 fn number(types: &TypeInformation, enumeration: &str, name: &str) -> Option<u32> {
-    let TypeVariant::Enum(found) = types.from_id(types.id_of(enumeration)?)? else {
+    let TypeVariant::Enum(variants) = types.from_id(types.id_of(enumeration)?)? else {
         return None;
     };
-    let value = found
+    let value = variants
         .named_value_list()
         .iter()
         .find(|value| value.name == name)?;

@@ -254,7 +254,7 @@ fn watch(
             return (None, true);
         }
         let now = run.now_ns();
-        let refused_now = sum(|one| one.refused.load(Ordering::Relaxed));
+        let refused_now = sum(|thread| thread.refused.load(Ordering::Relaxed));
         if refused_now > refused {
             refused_ns = now;
         }
@@ -262,7 +262,7 @@ fn watch(
         let answered = run
             .counters
             .iter()
-            .map(|one| one.answered_ns.load(Ordering::Relaxed));
+            .map(|thread| thread.answered_ns.load(Ordering::Relaxed));
         let answered_ns = answered.max().unwrap_or(0);
         let refuses = refused_ns > answered_ns && now.saturating_sub(refused_ns) < RECENT_NS;
         if refuses && now.saturating_sub(answered_ns) > GONE_NS {
@@ -271,12 +271,12 @@ fn watch(
         }
         let since = before.2.elapsed();
         if since >= PROGRESS_INTERVAL {
-            let requests = sum(|one| one.requests.load(Ordering::Relaxed));
-            let response_ns = sum(|one| one.response_sum_ns.load(Ordering::Relaxed));
+            let requests = sum(|thread| thread.requests.load(Ordering::Relaxed));
+            let response_ns = sum(|thread| thread.response_sum_ns.load(Ordering::Relaxed));
             let lags = run
                 .counters
                 .iter()
-                .map(|one| one.lag_max_ns.swap(0, Ordering::Relaxed));
+                .map(|thread| thread.lag_max_ns.swap(0, Ordering::Relaxed));
             let more = requests.saturating_sub(before.0);
             let more_ns = response_ns.saturating_sub(before.1);
             progress(&Progress {
@@ -289,7 +289,7 @@ fn watch(
                 } else {
                     more_ns as f64 / 1000.0 / more as f64
                 },
-                errors: sum(|one| one.errors.load(Ordering::Relaxed)),
+                errors: sum(|thread| thread.errors.load(Ordering::Relaxed)),
                 lag_max_us: lags.max().unwrap_or(0) as f64 / 1000.0,
             });
             before = (requests, response_ns, Instant::now());

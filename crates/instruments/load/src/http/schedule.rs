@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn a_rate_below_one_per_second_gives_an_arrival_every_few_seconds() {
-        let found = times(Process::Fixed, 0.4, 1, 11_000_000_000);
+        let times = times(Process::Fixed, 0.4, 1, 11_000_000_000);
         assert_eq!(
-            found,
+            times,
             [
                 0,
                 2_500_000_000,
@@ -126,14 +126,14 @@ mod tests {
 
     #[test]
     fn shards_of_a_poisson_process_add_up_to_the_total_rate() {
-        let found = times(Process::Poisson, 50_000.0, 4, 2_000_000_000);
+        let times = times(Process::Poisson, 50_000.0, 4, 2_000_000_000);
         let expected = 100_000.0_f64;
         assert!(
-            (found.len() as f64 - expected).abs() < 4.0 * expected.sqrt(),
+            (times.len() as f64 - expected).abs() < 4.0 * expected.sqrt(),
             "{}",
-            found.len()
+            times.len()
         );
-        let gaps: Vec<f64> = found
+        let gaps: Vec<f64> = times
             .windows(2)
             .map(|pair| (pair[1] - pair[0]) as f64)
             .collect();

@@ -367,7 +367,7 @@ impl ThreadSessions {
         };
         while *next < log.sessions() {
             if let Some(requests) = log.session(*next, *shard) {
-                return requests.first().map(|one| one.due_ns);
+                return requests.first().map(|request| request.due_ns);
             }
             *next += 1;
         }
@@ -396,7 +396,7 @@ fn next_of_log(log: &Log, next: &mut usize, shard: Shard, repeats: bool) -> Opti
 
 /// A generated request. The size of a dynamic response depends on the server.
 fn session_request(request: &PlannedRequest, operations: &mut Stream) -> SessionRequest {
-    let mut one = SessionRequest {
+    let mut first = SessionRequest {
         object: request.object,
         expected_bytes: request.response_bytes,
         ..SessionRequest::default()
@@ -404,14 +404,14 @@ fn session_request(request: &PlannedRequest, operations: &mut Stream) -> Session
     if request.dynamic {
         let total: f64 = DYNAMIC_SHARES.iter().map(|(_, share)| share).sum();
         let mut drawn = operations.uniform() * total;
-        one.expected_bytes = ANY_SIZE;
+        first.expected_bytes = ANY_SIZE;
         for (operation, share) in DYNAMIC_SHARES {
-            one.operation = operation;
+            first.operation = operation;
             drawn -= share;
             if drawn < 0.0 {
                 break;
             }
         }
     }
-    one
+    first
 }

@@ -86,11 +86,11 @@ fn versions(only: Option<TlsVersion>) -> &'static [&'static SupportedProtocolVer
 
 /// The certificates of a file, or of the system.
 fn trusted_certificates(file: Option<&Path>) -> Result<RootCertStore, LoadError> {
-    let path = SYSTEM_CERTIFICATES
+    let of_system = SYSTEM_CERTIFICATES
         .iter()
         .map(PathBuf::from)
         .find(|path| path.exists());
-    let path = file.map(Path::to_owned).or(path).ok_or_else(|| {
+    let path = file.map(Path::to_owned).or(of_system).ok_or_else(|| {
         LoadError::Tls(
             "no trusted certificates on this system: name a file with --ca, or trust any with \
              --insecure"

@@ -128,7 +128,11 @@ impl Worker {
             in_flight: 0,
             measuring: run.window_begin_ns == 0,
             cpu_begin_ns: 0,
-            counts: Counts::new(run.application.as_ref().map_or(0, |one| one.names().len()))?,
+            counts: Counts::new(
+                run.application
+                    .as_ref()
+                    .map_or(0, |application| application.names().len()),
+            )?,
             log,
             buffer: vec![0; BUFFER_BYTES],
             scratch: Vec::with_capacity(2048),

@@ -405,8 +405,8 @@ fn summarize(
         .max()
         .unwrap_or(0);
     let duration_s = window_ns as f64 / 1e9;
-    let (bytes, segments) = (sum(|one| one.bytes), sum(|one| one.segments));
-    let cpu_s = sum(|one| one.cpu_ns) as f64 / 1e9;
+    let (bytes, segments) = (sum(|thread| thread.bytes), sum(|thread| thread.segments));
+    let cpu_s = sum(|thread| thread.cpu_ns) as f64 / 1e9;
     Ok(Report {
         schema: SCHEMA,
         connections: settings.connections,
@@ -424,7 +424,7 @@ fn summarize(
             0.0
         },
         segments,
-        retransmissions: sum(|one| one.retransmissions),
+        retransmissions: sum(|thread| thread.retransmissions),
         rtt_us: RoundTrip {
             p50: rtt.quantile_us(0.5),
             p99: rtt.quantile_us(0.99),
@@ -438,9 +438,9 @@ fn summarize(
         },
         congestion_control: results
             .iter()
-            .find_map(|one| one.congestion.clone())
+            .find_map(|thread| thread.congestion.clone())
             .unwrap_or_default(),
-        connections_open: sum(|one| one.open),
+        connections_open: sum(|thread| thread.open),
         errors,
         interrupted,
         notes,

@@ -165,7 +165,7 @@ impl Endpoint {
     pub fn timer(&self) -> Option<Time> {
         match (self.sender.deadline, self.acknowledge_by) {
             (Some(left), Some(right)) => Some(left.min(right)),
-            (one, other) => one.or(other),
+            (first, second) => first.or(second),
         }
     }
 

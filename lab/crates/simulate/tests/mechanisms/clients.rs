@@ -1,6 +1,6 @@
 //! What clients do, and when.
 
-use super::{SMALL, explained, run, trace_of};
+use super::{SMALL, explained, run, small, trace_of};
 
 /// A client with a reading rate waits after each read except the last. So a response of `n` bytes
 /// takes `(n - segment) / rate` instead of `n / rate`.
@@ -10,14 +10,10 @@ fn the_last_read_of_a_throttled_response_delays_nothing() {
     const HEADER_BYTES: f64 = 250.0;
     for (chunk, bytes) in [("1460", 1460.0), ("0", 0.0)] {
         let size_bytes = 14_350;
-        let overrides = [
-            SMALL.as_slice(),
-            &[
-                ("client.read_chunk_bytes", chunk),
-                ("client.acknowledges_reads", "false"),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("client.read_chunk_bytes", chunk),
+            ("client.acknowledges_reads", "false"),
+        ]);
         let outcome = run("S-0-N-N-FCFS-400", &overrides, Some(trace_of(size_bytes)));
         let response = f64::from(size_bytes) + HEADER_BYTES;
         let expected_ms = (response - bytes) / RATE_BYTES_PER_S * 1e3;
@@ -83,16 +79,12 @@ fn a_client_that_acknowledges_reads_waits_after_each_segment() {
 #[test]
 fn nothing_waits_after_the_last_read() {
     let outside_ms = |acknowledges: &str| {
-        let overrides = [
-            SMALL.as_slice(),
-            &[
-                ("workload.sessions.keep_alive_share", "0"),
-                ("workload.connections", "64"),
-                ("run.packets", "100000"),
-                ("client.acknowledges_reads", acknowledges),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("workload.sessions.keep_alive_share", "0"),
+            ("workload.connections", "64"),
+            ("run.packets", "100000"),
+            ("client.acknowledges_reads", acknowledges),
+        ]);
         let outcome = run("S-0-N-N-FCFS-400", &overrides, None);
         let response_ms = outcome.response_ms.unwrap().mean;
         64.0 / outcome.requests_per_s.unwrap() * 1e3 - response_ms
@@ -105,15 +97,11 @@ fn nothing_waits_after_the_last_read() {
 #[test]
 fn a_first_response_includes_the_handshake() {
     let outcome = |times: &str| {
-        let overrides = [
-            SMALL.as_slice(),
-            &[
-                ("client.times_connections", times),
-                ("network.added_latency_ms", "5"),
-                ("client.think_time_ms", "50"),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("client.times_connections", times),
+            ("network.added_latency_ms", "5"),
+            ("client.think_time_ms", "50"),
+        ]);
         run("W-0-N-N-FCFS-400", &overrides, Some(trace_of(1_000)))
     };
     let (with, without) = (outcome("true"), outcome("false"));
@@ -131,19 +119,15 @@ fn a_first_response_includes_the_handshake() {
 #[test]
 fn a_request_waits_for_half_of_the_jitter() {
     let response_ms = |jitter_us: &str| {
-        let overrides = [
-            SMALL.as_slice(),
-            &[
-                ("machine.network.jitter_us", jitter_us),
-                // A frame must not wait for those of other connections.
-                ("workload.connections", "500"),
-                ("client.start_spread_ms", "200"),
-                ("client.think_time_ms", "200"),
-                ("run.warmup_packets", "50000"),
-                ("run.packets", "200000"),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("machine.network.jitter_us", jitter_us),
+            // A frame must not wait for those of other connections.
+            ("workload.connections", "500"),
+            ("client.start_spread_ms", "200"),
+            ("client.think_time_ms", "200"),
+            ("run.warmup_packets", "50000"),
+            ("run.packets", "200000"),
+        ]);
         let outcome = run("W-0-N-N-FCFS-400", &overrides, Some(trace_of(1_000)));
         assert!(outcome.conserved);
         outcome.response_ms.unwrap().mean

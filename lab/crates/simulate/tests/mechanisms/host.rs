@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use perpacket_simulate::LayerPerPacket;
 
-use super::{SMALL, calls, explained, misses_of_call, run, trace_of};
+use super::{calls, explained, misses_of_call, run, small, trace_of};
 
 /// Code that fits into the instruction cache is fetched once. The code of one packet of the bulk
 /// sender has about 20 KB. A cache of 8 KiB with two ways must miss on nearly every line of this
@@ -77,14 +77,10 @@ fn computed_responses_are_copied_line_by_line() {
 #[test]
 fn the_room_that_wakes_a_server_decides_how_often_it_writes() {
     let pages = |room: &str| {
-        let overrides = [
-            SMALL.as_slice(),
-            &[
-                ("server.writable_room_bytes", room),
-                ("client.acknowledges_reads", "false"),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("server.writable_room_bytes", room),
+            ("client.acknowledges_reads", "false"),
+        ]);
         let trace = Some(trace_of(400_000));
         let (_, explanation) = explained("S-0-N-N-FCFS-400", &overrides, trace);
         calls(&explanation, "syscall.sendfile")
@@ -273,14 +269,10 @@ fn reordered_fields_are_in_fewer_lines() {
 #[test]
 fn pages_of_a_file_are_found_outside_of_system_calls() {
     let run = |instructions: &str| {
-        let overrides = [
-            &SMALL[..],
-            &[
-                ("layers.other.file_pages.instructions", instructions),
-                ("layers.other.file_pages.touches", "[]"),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("layers.other.file_pages.instructions", instructions),
+            ("layers.other.file_pages.touches", "[]"),
+        ]);
         let (outcome, explanation) = explained("W-0-N-N-FCFS-400", &overrides, None);
         let page_calls = calls(&explanation, "other.file_pages");
         assert!(page_calls > 0.9, "{page_calls} a request");

@@ -61,3 +61,8 @@ const SMALL: [(&str, &str); 4] = [
     ("run.warmup_packets", "2000"),
     ("run.packets", "10000"),
 ];
+
+/// The overrides of a small run, and more.
+fn small<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    [&SMALL, more].concat()
+}

@@ -2,7 +2,7 @@
 
 use perpacket_simulate::Simulation;
 
-use super::{SMALL, calls, explained, owned, run, trace_of};
+use super::{calls, explained, owned, run, small, trace_of};
 
 /// OSDI 2006, section 2: the host forwards socket operations to the NIC. A request on a connection
 /// of the NIC causes three commands: a read, a write of the header, and a write of a file of one
@@ -10,14 +10,10 @@ use super::{SMALL, calls, explained, owned, run, trace_of};
 #[test]
 fn the_host_reads_requests_of_connections_on_the_nic_by_commands() {
     let commands = |reads: &str| {
-        let overrides = [
-            SMALL.as_slice(),
-            &[
-                ("client.read_rate_bps", "0"),
-                ("host.reads_by_command", reads),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("client.read_rate_bps", "0"),
+            ("host.reads_by_command", reads),
+        ]);
         let trace = Some(trace_of(1_000));
         let (outcome, explanation) = explained("W-64-N-N-FCFS-400", &overrides, trace);
         assert!(outcome.conserved);
@@ -40,7 +36,7 @@ fn reports_leave_the_room_that_wakes_a_server() {
             ("nic.report_bytes", report_bytes),
             ("run.packets", "100000"),
         ];
-        [SMALL.as_slice(), &more].concat()
+        small(&more)
     };
     // 8,000 B less 3,540 and a segment.
     let refused = Simulation::new("S-64-P-N-FCFS-400", &owned(&overrides("3001")), None);
@@ -55,14 +51,10 @@ fn reports_leave_the_room_that_wakes_a_server() {
 #[test]
 fn the_nic_reports_acknowledgments_together() {
     let messages = |report_bytes: &str| {
-        let overrides = [
-            SMALL.as_slice(),
-            &[
-                ("nic.report_bytes", report_bytes),
-                ("network.added_latency_ms", "1"),
-            ],
-        ]
-        .concat();
+        let overrides = small(&[
+            ("nic.report_bytes", report_bytes),
+            ("network.added_latency_ms", "1"),
+        ]);
         let trace = Some(trace_of(29_000));
         let (outcome, explanation) = explained("W-64-P-N-FCFS-400", &overrides, trace);
         assert!(outcome.conserved);

@@ -217,14 +217,14 @@ impl Application {
             ));
         }
         for place in &page.extract {
-            let Some(found) = between(answer, place.after.as_bytes(), place.until.as_bytes())
+            let Some(value) = between(answer, place.after.as_bytes(), place.until.as_bytes())
             else {
                 return Err(format!(
                     "no text between {:?} and {:?}",
                     place.after, place.until
                 ));
             };
-            client.values[place.value] = found.to_vec();
+            client.values[place.value] = value.to_vec();
         }
         Ok(())
     }
