@@ -4,6 +4,9 @@
 # make test   set up and run the tests, Rust and Python
 # make test-full          run the tests that take minutes, or whose result depends on chance
 # make test-applications  install the packages of every application, and run each
+# make test-machines      boot the machines of tests/machines under QEMU and run their checks; only some with
+#             MACHINES="arm-pmu queues"
+# make agent  build the agent; with TARGET=aarch64-unknown-linux-gnu for Arm, static
 # make check  check formatting, lints and types
 # make docs   build the documents in docs/_build
 # make pages  write the pages of kept runs in docs/documents; RUN=DIRECTORY keeps a run first
@@ -24,7 +27,7 @@ export CARGO_PROFILE_RELEASE_LTO ?= off
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
 .PHONY: setup setup-dev demo test peers rust-tests offline-tests emulation-tests host-tests \
-	live-tests test-full test-applications check docs pages wheels bench fuzz clean
+	live-tests machine-tests test-full test-applications test-machines agent check docs pages wheels bench fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
 install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent --editable ./lab --editable
@@ -59,7 +62,8 @@ test:
 	@$(MAKE) --no-print-directory --jobs 2 setup-dev peers
 	tests/prepare_guest.sh
 	@echo "The output of each part of the tests follows when the part ends"
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests host-tests emulation-tests $(BESIDE)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests host-tests emulation-tests \
+		machine-tests $(BESIDE)
 	@$(MAKE) --no-print-directory live-tests
 
 peers:
@@ -70,7 +74,7 @@ EMULATION_TESTS := tests/test_emul*.py
 HOST_TESTS := $(patsubst %,tests/test_%.py,applications guardian over_ssh router_routes settings testbed \
 	trial)
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
-select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications'
+select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications and not machines'
 
 # The tests share the dependencies that the set-up has compiled. Our own code has assertions.
 rust-tests: export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS = true
@@ -86,6 +90,20 @@ host-tests:
 	@$(call timed,Python tests of hosts and settings,$(call select,live) $(HOST_TESTS))
 live-tests:
 	@$(call timed,Python tests that measure servers,$(call select,live) $(addprefix --ignore=,$(HOST_TESTS)))
+
+# The machines that every test run boots.
+machine-tests: export MACHINES = arm-pmu queues
+machine-tests:
+	@$(call timed,Checks in machines under QEMU,$(BIN)/python -m pytest --durations=10 -m machines \
+		tests/test_machines.py)
+
+test-machines: setup-dev peers
+	tests/prepare_guest.sh
+	MACHINES="$(MACHINES)" $(BIN)/python -m pytest --durations=20 -m machines tests/test_machines.py
+
+agent: $(if $(TARGET),setup)
+	$(if $(TARGET),cd tests && ../$(BIN)/python -m machines.cross $(TARGET),\
+		cargo build --release --locked --package perpacket-agent)
 
 test-full: setup-dev peers
 	tests/prepare_guest.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs QEMU, and boots and stores the guest of the emulated machine. If this fails, the tests that need
-# it skip with the reason.
+# Installs QEMU, also for Arm, and boots and stores the guest of the emulated machine. If this fails, the
+# tests that need it skip with the reason.
 set -u
 
 perpacket="$(dirname "$0")/../.venv/bin/perpacket"
@@ -9,3 +9,10 @@ command -v qemu-system-x86_64 >/dev/null && command -v busybox >/dev/null || ins
 # shellcheck disable=SC2086  # the option is there or not
 "$perpacket" emulate prepare $install --quiet >/dev/null ||
     echo "no emulated machine, so the tests that need one skip" >&2
+
+# Both emulators have one version, because they share packages.
+if ! command -v qemu-system-aarch64 >/dev/null; then
+    version=$(dpkg-query -W -f '${Version}' qemu-system-x86 2>/dev/null)
+    apt-get install -y -qq --no-install-recommends "qemu-system-arm=$version" >/dev/null 2>&1 ||
+        echo "no QEMU for Arm, so the tests of Arm machines skip" >&2
+fi

@@ -19,6 +19,7 @@ CAPABILITIES = frozenset(
         "agent",  # the agent of this installation runs
         "browser",  # Chromium and its driver
         "cgroup",  # control groups can be made
+        "machines",  # QEMU, a kernel and an agent for an emulated machine of `tests/machines`
         "netns",  # network namespaces, and iproute2's `ip` for those that call it
         "peers",  # other servers and clients, for comparison
         "perf",  # whole processors can be profiled

@@ -33,6 +33,7 @@ from perpacket_lab.emulate import (
     work,
 )
 from perpacket_lab.emulate.archive import Archive
+from perpacket_lab.emulate.debian import Packages
 from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 from perpacket_lab.show import emulation
 
@@ -197,7 +198,7 @@ def test_a_package_that_cannot_be_unpacked_is_an_error(
     folder = tmp_path / "kernel"
     folder.mkdir()
     with pytest.raises(RunFailed, match=r"not unpacked in .*No space left") as failed:
-        kernel.fetch("linux-image-x", folder)
+        kernel.fetch(Packages(), "x", folder, kernel.NEEDED)
     assert "free some space" in failed.value.hint
 
 

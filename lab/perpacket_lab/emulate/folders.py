@@ -40,8 +40,7 @@ def made(folder: Path) -> Iterator[Path]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield temporary
-        for file in temporary.rglob("*"):
-            flush(file)
+        os.sync()
         with suppress(OSError):  # another process was faster: its folder is the same
             temporary.rename(folder)
     finally:
@@ -82,12 +81,3 @@ def remove_stored() -> int:
             else:
                 stored.unlink()
     return removed
-
-
-def flush(path: Path) -> None:
-    """Write a file's content to the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -99,12 +99,21 @@ def backports() -> tuple[str, Source]:
             f"{QEMU}: this system has no version {qemu.OLDEST[0]} among its packages",
             "install QEMU 10 or newer from elsewhere",
         )
-    source = next((one for one in sources(SOURCES) if codename in one.suites), None)
-    if source is None:
-        raise MachineLacks(
-            f"{SOURCES}: no source has the suite {codename}", "name the mirror of Debian there"
-        )
-    return f"{codename}-backports", source
+    return f"{codename}-backports", debian_source(codename)
+
+
+def debian_source(suite: str = "") -> Source:
+    """The first source of this machine with a suite, or of Debian's main component.
+
+    Raises `MachineLacks` if there is none.
+    """
+    for source in sources(SOURCES):
+        if suite in source.suites if suite else "main" in source.components:
+            return source
+    raise MachineLacks(
+        f"{SOURCES}: no source has the suite {suite or 'of a release'}",
+        "name the mirror of Debian there",
+    )
 
 
 def sources(folder: Path) -> list[Source]:

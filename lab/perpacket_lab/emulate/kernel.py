@@ -13,11 +13,13 @@ import shutil
 import struct
 import subprocess
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.emulate import folders
+from perpacket_lab.emulate.debian import Packages
 
 PACKAGE = "linux-image-amd64"
 """Debian's package that depends on the current kernel with drivers for real cards."""
@@ -38,8 +40,6 @@ ELF = b"\x7fELF"
 PVH_NOTE = b"\x04\x00\x00\x00\x08\x00\x00\x00\x12\x00\x00\x00Xen\x00"
 """An ELF note (type 18 of Xen, eight bytes) with the address at which an emulator enters a
 vmlinux."""
-
-FETCH_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,108 +89,103 @@ def from_package(*, newest: bool = False) -> Kernel:
     """
     if not newest and (there := cached()):
         return there
-    name = package()
-    folder = folders.cache() / "kernels" / name
+    return from_packages(Packages(), PACKAGE, folders.cache() / "kernels", NEEDED)
+
+
+def from_packages(
+    packages: Packages, name: str, parent: Path, needed: Sequence[str], *, is_plain: bool = True
+) -> Kernel:
+    """The kernel of a package, or of the one on which it depends, stored in a folder of `parent`.
+
+    `needed` are the modules to load. Raises `MachineLacks` if there is no such package.
+    """
+    version = version_behind(packages, name)
+    folder = parent / f"linux-image-{version}"
     if not folder.is_dir():
         with folders.made(folder) as new:
-            fetch(name, new)
-    return stored(folder)
+            fetch(packages, version, new, needed, is_plain=is_plain)
+    return stored(folder, needed)
 
 
 def cached() -> Kernel | None:
     """The kernel that was fetched last, if there is one in the cache folder."""
     found = (folders.cache() / "kernels").glob("linux-image-*")
     there = [path for path in found if folders.PART not in path.name]
-    return stored(max(there, key=lambda path: path.stat().st_mtime)) if there else None
+    return stored(max(there, key=lambda path: path.stat().st_mtime), NEEDED) if there else None
 
 
-def stored(folder: Path) -> Kernel:
+def stored(folder: Path, needed: Sequence[str]) -> Kernel:
     """The kernel of a folder that `fetch` filled."""
-    modules = found_modules(folder / "modules")
+    modules = found_modules(folder / "modules", needed)
     return Kernel((folder / "version").read_text(), (folder / "image").read_bytes(), modules)
 
 
-def package() -> str:
-    """The name of the package with the current kernel; raises `MachineLacks`."""
-    for program in ("apt-cache", "apt-get", "dpkg-deb"):
-        if shutil.which(program) is None:
-            raise MachineLacks(
-                f"{program}: not found, so there is no package with a kernel", OTHER_KERNEL
-            )
-    done = subprocess.run(
-        ["apt-cache", "depends", PACKAGE], capture_output=True, text=True, check=False
-    )
-    names = re.findall(r"Depends: (linux-image-\S+)", done.stdout)
-    if not names:
+def version_behind(packages: Packages, name: str) -> str:
+    """The version of the current kernel behind a package; raises `MachineLacks`."""
+    versions = [
+        found[1]
+        for one in (*packages.depends(name), name)
+        if (found := re.fullmatch(r"linux-image-(\d\S*)", one))
+    ]
+    if not versions:
         raise MachineLacks(
-            f"{PACKAGE}: this machine's package lists have no such package",
+            f"{name}: the package lists have no such package",
             f"bring the lists up to date with `apt-get update`, or {OTHER_KERNEL}",
         )
-    return str(names[0])
+    return versions[0]
 
 
 OTHER_KERNEL = "name a kernel with --kernel FILE, such as /boot/vmlinuz-VERSION"
 
+IMAGES = ("boot/vmlinu[xz]-*", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz")
+"""The places of the image in packages. Since Linux 7, it is beside the modules."""
 
-def fetch(name: str, folder: Path) -> None:
-    """Download a package, and store its kernel and modules in `folder`; nothing is installed."""
-    download = folder / "download"
-    download.mkdir()
-    done = subprocess.run(
-        ["apt-get", "download", "-q", name],
-        cwd=download,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=FETCH_S,
-    )
-    archives = list(download.glob("*.deb"))
-    if done.returncode or not archives:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise MachineLacks(
-            f"{name}: the package was not downloaded to {folder.parent}: {last}",
-            "if there is space, bring the lists up to date with `apt-get update`, or "
-            f"{OTHER_KERNEL}",
-        )
-    done = subprocess.run(
-        ["dpkg-deb", "-x", archives[0], "unpacked"],
-        cwd=download,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise RunFailed(
-            f"{name}: the package was not unpacked in {folder.parent}: {last}",
-            "free some space there: a kernel needs 600 MB until it is unpacked",
-        )
-    image = next((download / "unpacked").glob("boot/vmlinuz-*"), None)
+
+def fetch(
+    packages: Packages, version: str, folder: Path, needed: Sequence[str], *, is_plain: bool = True
+) -> None:
+    """Store a kernel and the needed modules in `folder`; nothing is installed.
+
+    Since Linux 7, an image package is empty and depends on one with the kernel and one with the
+    modules.
+    """
+    unpacked = folder / "unpacked"
+    parts = [f"linux-binary-{version}"]
+    if parts[0] not in packages.depends(f"linux-image-{version}"):
+        parts = [f"linux-image-{version}"]
+    elif needed:
+        parts.append(f"linux-modules-{version}")
+    for part in parts:
+        packages.unpack(part, unpacked)
+    image = next((path for place in IMAGES for path in unpacked.glob(place)), None)
     if image is None:
-        raise RunFailed(f"{name}: the package has no kernel", OTHER_KERNEL)
+        raise RunFailed(f"{parts[0]}: the package has no kernel", OTHER_KERNEL)
     content = image.read_bytes()
-    (folder / "image").write_bytes(plain(content))
-    (folder / "version").write_text(version_of(content))
+    (folder / "image").write_bytes(plain(content) if is_plain else content)
+    (folder / "version").write_text(version)
     (folder / "modules").mkdir()
-    for module, code in found_modules(download / "unpacked"):
+    for module, code in found_modules(unpacked, needed):
         (folder / "modules" / f"{module}.ko").write_bytes(code)
-    shutil.rmtree(download)
+    shutil.rmtree(unpacked)
 
 
-def found_modules(folder: Path) -> tuple[tuple[str, bytes], ...]:
+def found_modules(folder: Path, needed: Sequence[str] = NEEDED) -> tuple[tuple[str, bytes], ...]:
     """The needed modules of a folder, each after its dependencies; without built-in modules.
 
-    Raises `ConfigurationError` for a kernel with modules but without the card's driver.
+    Raises `ConfigurationError` for a kernel with modules but without the first one, the card's
+    driver.
     """
+    if not needed:
+        return ()
     files = {
         path.name.partition(".ko")[0].replace("-", "_"): path
         for suffix in SUFFIXES
         for path in folder.rglob(f"*.ko{suffix}")
     }
     built_in = " ".join(path.read_text() for path in folder.rglob("modules.builtin"))
-    if files and NEEDED[0] not in files and f"/{NEEDED[0]}.ko" not in built_in:
+    if files and needed[0] not in files and f"/{needed[0]}.ko" not in built_in:
         raise ConfigurationError(
-            f"{folder}: this kernel has no driver for e1000 network cards",
+            f"{folder}: this kernel has no driver for {needed[0]} network cards",
             parameter="--kernel",
             hint="kernels made for clouds have none: use the distribution's general kernel",
         )
@@ -203,7 +198,7 @@ def found_modules(folder: Path) -> tuple[tuple[str, bytes], ...]:
                 add(other)
             order.append(name)
 
-    code = {name: expanded(files[name]) for name in NEEDED if name in files}
+    code = {name: expanded(files[name]) for name in needed if name in files}
     for name in list(code):
         add(name)
     return tuple((name, code[name]) for name in order)
@@ -237,7 +232,7 @@ def plain(content: bytes) -> bytes:
 
     The emulator boots a vmlinux only by its PVH entry.
     """
-    if content.startswith(ELF):
+    if content[MAGIC_AT : MAGIC_AT + 4] != MAGIC:
         return content
     start = (content[SETUP_SECTORS_AT] or 4) + 1
     offset, length = struct.unpack_from("<II", content, PAYLOAD_AT)

@@ -43,11 +43,11 @@ class Qemu:
     """The version that QEMU prints, with the package's revision."""
 
 
-def find() -> Qemu:
+def find(name: str = PROGRAM) -> Qemu:
     """QEMU of this machine; raises `MachineLacks` when there is none, or an old one."""
-    path = executables.find(PROGRAM)
+    path = executables.find(name)
     if path is None:
-        raise MachineLacks(f"{PROGRAM}: not found", INSTALL)
+        raise MachineLacks(f"{name}: not found", INSTALL)
     done = subprocess.run(
         [path, "--version"], capture_output=True, text=True, check=False, timeout=PROBE_S
     )
