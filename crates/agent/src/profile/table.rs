@@ -94,13 +94,20 @@ fn header(report: &Report) -> String {
             report.interrupts.per_s
         );
     }
-    let _ = writeln!(
-        text,
-        "busy {} s; idle {} s, {:.1} % of the time; shares are of busy time\n",
-        seconds(report.total.cpu_s.unwrap_or(0.0)),
-        seconds(report.idle.cpu_s),
-        100.0 * report.idle.share_of_time
-    );
+    let unit = match report.total.cycles_per_packet {
+        Some(_) => "cycles",
+        None => "time",
+    };
+    let _ = match report.total.cpu_s {
+        Some(busy_s) => writeln!(
+            text,
+            "busy {} s; idle {} s, {:.1} % of the time; shares are of busy {unit}\n",
+            seconds(busy_s),
+            seconds(report.idle.cpu_s),
+            100.0 * report.idle.share_of_time
+        ),
+        None => writeln!(text, "no pass sampled time, so there are no seconds\n"),
+    };
     text
 }
 
@@ -116,11 +123,14 @@ struct Columns(Vec<(&'static str, Value)>);
 
 impl Columns {
     fn of(report: &Report) -> Self {
-        let all: [(&'static str, Value); 10] = [
+        let all: [(&'static str, Value); 11] = [
             ("ns/packet", |cost| cost.cpu_ns_per_packet),
             ("ns/request", |cost| cost.cpu_ns_per_request),
             ("cycles/packet", |cost| cost.cycles_per_packet),
             ("instr./packet", |cost| cost.instructions_per_packet),
+            ("instr./cycle", |cost| {
+                Some(cost.instructions_per_packet? / cost.cycles_per_packet?)
+            }),
             ("L1i misses/packet", |cost| cost.l1i_misses_per_packet),
             ("L1d misses/packet", |cost| cost.l1d_misses_per_packet),
             ("LLC misses/packet", |cost| cost.llc_misses_per_packet),

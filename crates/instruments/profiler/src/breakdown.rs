@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use perpacket_cost::{Charge, Clue, EventKind, Layer};
 
 use crate::folded::{self, Names};
-use crate::passes::{Passes, SECOND_NS, part};
+use crate::passes::{Passes, part};
 use crate::process::{GENERATED, ObjectId, file_name};
 use crate::report::{Cost, Named, Parts, ProcessTime, SymbolShare};
 use crate::tally::{Code, Collector, Tally};
@@ -160,8 +160,8 @@ pub(crate) fn processes(passes: &Passes<'_>, collector: &Collector) -> Vec<Proce
                 .processes()
                 .get(pid)
                 .map_or_else(String::new, |process| process.command.clone()),
-            user_cpu_s: user_ns / SECOND_NS,
-            kernel_cpu_s: kernel_ns / SECOND_NS,
+            user_cpu_s: passes.seconds(user_ns),
+            kernel_cpu_s: passes.seconds(kernel_ns),
         })
         .collect();
     let time = |row: &ProcessTime| row.user_cpu_s + row.kernel_cpu_s;

@@ -152,8 +152,8 @@ impl ProfileError {
                  and measures user, kernel and interrupt time, without layers",
             ),
             Self::Multiplexed { .. } => Some(
-                "count fewer events at once, or free the watchdog's counter with \
-                 `sysctl kernel.nmi_watchdog=0`",
+                "something else uses the counters: end other profilers, free the watchdog's counter \
+                 with `sysctl kernel.nmi_watchdog=0`, or profile with `--events clock`",
             ),
             Self::PartOfMachine { .. } => Some(
                 "record with `perf record -a -g`, and name the server when you read the file: \

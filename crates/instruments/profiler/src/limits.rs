@@ -92,6 +92,14 @@ fn about_samples(
         .iter()
         .find(|pass| pass.tally.event == EventKind::CpuNs);
     if let Some(pass) = time {
+        let sampled_s = pass.activity.window.duration_s;
+        if passes.len() > 1 {
+            limits.push(format!(
+                "{} passes divide the window: time was sampled for {sampled_s:.2} s, and seconds are \
+                 scaled to the window",
+                passes.len()
+            ));
+        }
         let busy = pass.tally.busy() * 1e-9 * f64::from(report.frequency_hz);
         if busy < FEW_SAMPLES {
             limits.push(format!(

@@ -103,7 +103,7 @@ impl<'a> Passes<'a> {
         };
         let time = self.of(EventKind::CpuNs);
         Cost {
-            cpu_s: time.map(|pass| amount(&pass.tally) / SECOND_NS),
+            cpu_s: time.map(|pass| self.seconds(amount(&pass.tally))),
             cpu_ns_per_packet: per_packet(EventKind::CpuNs),
             cpu_ns_per_request: time
                 .and_then(|pass| per(amount(&pass.tally), pass.activity.window.requests?)),
@@ -117,6 +117,15 @@ impl<'a> Passes<'a> {
             branch_misses_per_packet: per_packet(EventKind::BranchMisses),
             ..Cost::default()
         }
+    }
+
+    /// Seconds in the whole window, from nanoseconds in the pass that samples time.
+    pub fn seconds(&self, ns: f64) -> f64 {
+        let whole_s: f64 = self.windows().map(|window| window.duration_s).sum();
+        let pass_s = self
+            .of(EventKind::CpuNs)
+            .map_or(0.0, |pass| pass.activity.window.duration_s);
+        ns / SECOND_NS * if pass_s > 0.0 { whole_s / pass_s } else { 1.0 }
     }
 
     pub fn sum(&self, count: impl Fn(&PassResult) -> u64) -> u64 {
@@ -141,4 +150,22 @@ pub(crate) fn per(amount: f64, number: u64) -> Option<f64> {
 /// A part of a whole as a fraction. It is 0 if the whole is 0.
 pub(crate) fn part(amount: f64, whole: f64) -> f64 {
     if whole > 0.0 { amount / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_those_of_the_window_that_several_passes_divide() {
+        let pass = |event, duration_s| {
+            let mut pass = PassResult::empty();
+            pass.tally = Tally::new(event);
+            pass.activity.window.duration_s = duration_s;
+            pass
+        };
+        let all = [pass(EventKind::CpuNs, 2.0), pass(EventKind::Cycles, 4.0)];
+        assert!((Passes::new(&all).unwrap().seconds(1e9) - 3.0).abs() < 1e-9);
+        assert!((Passes::new(&all[..1]).unwrap().seconds(1e9) - 1.0).abs() < 1e-9);
+    }
 }

@@ -83,9 +83,12 @@ impl Profiler {
             return Self::with_provider(settings, events, Box::new(Accounts::default()));
         }
         let opens = |event| perf::try_open(event, first).is_ok();
+        let fits = |pass: &Pass| perf::fits(pass, first);
         let counters = opens(EventKind::Cycles);
         let events = match &settings.events {
-            Events::Best if counters => EventSet::counters(hertz)?.counted(opens),
+            Events::Best | Events::Counters if counters => {
+                EventSet::counters(hertz)?.counted(opens).fitting(fits)
+            }
             Events::Misses => EventSet::misses(hertz)?.counted(opens),
             Events::Best | Events::Clock | Events::Accounts => EventSet::clock(hertz)?,
             Events::Counters => EventSet::counters(hertz)?,

@@ -208,7 +208,7 @@ fn idle(passes: &Passes<'_>) -> Idle {
     let sums = &pass.tally.sums;
     let idle_ns: f64 = sums.cells[Layer::Idle].iter().map(|(_, &one)| one).sum();
     Idle {
-        cpu_s: idle_ns / SECOND_NS,
+        cpu_s: passes.seconds(idle_ns),
         share_of_time: part(idle_ns, idle_ns + pass.tally.busy()),
     }
 }
@@ -246,7 +246,7 @@ fn closure(passes: &Passes<'_>) -> Option<Closure> {
 fn overhead(passes: &Passes<'_>, context: &Context<'_>) -> Overhead {
     let busy_s: f64 = passes
         .of(EventKind::CpuNs)
-        .map_or(0.0, |pass| pass.tally.busy() / SECOND_NS);
+        .map_or(0.0, |pass| passes.seconds(pass.tally.busy()));
     Overhead {
         profiler_cpu_s: context.own_cpu_s,
         share: part(context.own_cpu_s, busy_s),

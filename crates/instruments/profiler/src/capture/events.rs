@@ -155,6 +155,18 @@ impl EventSet {
         }
     }
 
+    /// Removes events that are only counted from groups that need more counters than the machine
+    /// has. Every sampled event keeps its pass.
+    #[must_use]
+    pub fn fitting(mut self, fits: impl Fn(&Pass) -> bool) -> Self {
+        for pass in &mut self.passes {
+            while !pass.count.is_empty() && !fits(pass) {
+                pass.count.pop();
+            }
+        }
+        self
+    }
+
     /// A set from a user's file.
     ///
     /// # Errors
@@ -253,6 +265,22 @@ mod tests {
         assert_eq!(counters.lacking, [EventKind::LlcMisses]);
         assert_eq!(counters.passes[1].count, [EventKind::Instructions]);
         assert_eq!(samples(&counters), ["cpu_ns", "cycles", "instructions"]);
+    }
+
+    #[test]
+    fn a_machine_with_few_counters_has_every_sampled_event() {
+        let whole = EventSet::counters(997).unwrap();
+        let two = whole.clone().fitting(|pass| pass.count.len() < 2);
+        assert_eq!(two.passes[1].count, [EventKind::Instructions]);
+        let one = whole.clone().fitting(|pass| pass.count.is_empty());
+        assert!(one.passes.iter().all(|pass| pass.count.is_empty()));
+        let samples = |set: &EventSet| {
+            set.passes
+                .iter()
+                .map(|pass| pass.sample)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(samples(&one), samples(&whole));
     }
 
     #[test]

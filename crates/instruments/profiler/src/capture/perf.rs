@@ -50,6 +50,12 @@ pub fn try_open(event: EventKind, cpu: usize) -> io::Result<()> {
     Event::open(&attributes(event, None, false)?, cpu, None).map(drop)
 }
 
+/// Whether the events of a pass can be opened together on a processor.
+#[must_use]
+pub fn fits(pass: &Pass, cpu: usize) -> bool {
+    CpuEvents::open(pass, cpu, false).is_ok()
+}
+
 /// The attributes of an event on one processor: sampled at a rate, or only counted.
 fn attributes(
     event: EventKind,
