@@ -434,14 +434,6 @@ def test_the_verb_and_the_page_show_the_comparisons_of_methods(
     assert "perpacket study run agreement --replications 3" in page
 
 
-def test_an_option_of_simulations_applies_to_the_simulated_points(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    status = app.run(["study", "run", "agreement", "--seeds", "2", "--output", str(tmp_path / "r")])
-    assert status == 2
-    assert "--seeds: it is an option of simulated" in capfd.readouterr().err
-
-
 def test_verdicts_follow_from_the_intervals() -> None:
     def verdict(first: list[float], second: list[float], runs: str = "b") -> Verdict:
         sides = [

@@ -338,7 +338,7 @@ def test_a_study_runs_reports_and_compares_with_the_paper(
 ) -> None:
     path = tmp_path / "run"
     done = perpacket(
-        *split("study run osdi06 --seeds 2 --packets 1000 --format json --output"), str(path)
+        *split("study run osdi06 --replications 2 --packets 1000 --format json --output"), str(path)
     )
     found = json.loads(done.out)
     assert done.status == 0
@@ -364,7 +364,7 @@ def test_a_study_runs_reports_and_compares_with_the_paper(
 def test_a_study_whose_packets_do_not_balance_exits_with_1_naming_the_runs(
     perpacket: CommandLine, tmp_path: Path
 ) -> None:
-    command = "study run osdi06 --seeds 1 --set break.conservation=1 --output"
+    command = "study run osdi06 --replications 1 --set break.conservation=1 --output"
     done = perpacket(*split(command), str(tmp_path / "run"))
     assert done.status == 1
     assert "W-0-N-N-FCFS-400 seed 1" in done.err
@@ -375,7 +375,7 @@ def test_a_damaged_observation_stops_the_report_with_its_name(
     perpacket: CommandLine, tmp_path: Path
 ) -> None:
     path = tmp_path / "run"
-    perpacket(*split("study run osdi06 --seeds 1 --quiet --output"), str(path))
+    perpacket(*split("study run osdi06 --replications 1 --quiet --output"), str(path))
     victim = next((path / "observations").iterdir())
     victim.write_text("{")
     for verb in ("report", "resume"):
@@ -426,7 +426,7 @@ def observation_results(path: Path) -> dict[str, object]:
 
 def start_study(path: Path) -> subprocess.Popen[str]:
     """A study in its own process, stopped after five observations."""
-    command = [sys.executable, str(FAKE), *split("study run osdi06 --seeds 2 --workers 2")]
+    command = [sys.executable, str(FAKE), *split("study run osdi06 --replications 2 --workers 2")]
     process = subprocess.Popen(
         [*command, "--output", str(path)],
         env=os.environ | {HOLD_AFTER: "5"},
@@ -452,7 +452,7 @@ def test_a_study_stopped_in_any_way_resumes_to_the_same_results(
     perpacket: CommandLine, tmp_path: Path, stop: signal.Signals
 ) -> None:
     whole, path = tmp_path / "whole", tmp_path / "stopped"
-    perpacket(*split("study run osdi06 --seeds 2 --quiet --output"), str(whole))
+    perpacket(*split("study run osdi06 --replications 2 --quiet --output"), str(whole))
     process = start_study(path)
     process.send_signal(stop)
     out, err = process.communicate(timeout=PATIENCE_S)

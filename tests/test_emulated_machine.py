@@ -315,7 +315,9 @@ def test_the_verb_prints_its_table_and_its_notes(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert session.plugin.is_file()
-    options = "--server web --connections 2 --frames 200 --warmup-frames 200 --variants 2 --quiet"
+    options = (
+        "--server web --connections 2 --frames 200 --warmup-frames 200 --replications 2 --quiet"
+    )
     assert app.run(["emulate", *options.split()]) == 0
     printed = capsys.readouterr()
     assert "turns of 20,000 instructions" in printed.out

@@ -64,10 +64,10 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
     [
         "--l2 512K:7",
         "--connections 0",
-        "--latency-ms -1",
-        "--rate-mbps 10 --server nginx",
+        "--latency=11s",
+        "--bit-rate 10Mb/s --server nginx",
         "--frames 1",
-        "--variants 0",
+        "--replications 0",
         "--turn-instructions 10",
         "--seed 99999999999999999999",
         "--tlb 63",

@@ -436,9 +436,10 @@ ELSEWHERE = ("--url", "http://{address}:8080", "--testbed", "loopback")
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["osdi06", "--full"], "--full: it is an option of measured"),
+        (["osdi06", "--plane", "xdp"], "has no --plane xdp"),
+        (["osdi06-ablation", "--quick"], "--quick has no effect"),
+        (["osdi06", "--only", "nothing"], "nothing"),
         (["osdi06", "--duration", "3"], "--duration: it is an option of measured"),
-        (["tr05-450", "--seeds", "3"], "--seeds: it is an option of simulated"),
         (["tr05-450", "--packets", "3"], "--packets: it is an option of simulated"),
         (["tr05-450", "--cluster", "tcp://[::1]:8786"], "--cluster: it is an option of simulated"),
         (["tr05-450", "--executor", "processes"], "--executor: it is an option of simulated"),

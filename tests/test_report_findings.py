@@ -195,7 +195,7 @@ def test_runs_whose_packets_do_not_balance_come_first_among_the_limits(
     ("seeds", "overrides", "expected"),
     [
         ((), (), "perpacket study run invented"),
-        ((1, 2), (), "perpacket study run invented --seeds 2"),
+        ((1, 2), (), "perpacket study run invented --replications 2"),
         ((), (("run.packets", "9"), ("nic.lowat", "8")),
          "perpacket study run invented --packets 9 --set nic.lowat=8"),
     ],

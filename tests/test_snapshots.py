@@ -49,7 +49,7 @@ ERRORS = (
     "doctor --require agent,xdp",
     "top --every 1ms",
     "emulate --l2 512K:7",
-    "emulate --rate-mbps 10",
+    "emulate --bit-rate 10Mb/s",
     "emulate prepare --kernel file",
     "emulate shell --kernel absent",
     "application list extra",

@@ -13,10 +13,12 @@ import pytest
 import tomli_w
 
 from perpacket.errors import ConfigurationError, MissingStudy
+from perpacket_lab.cli.study import chosen, length_of
 from perpacket_lab.run import configuration_file
 from perpacket_lab.run.configuration_file import RunConfiguration
 from perpacket_lab.study import library, load
-from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.file import read_content
+from perpacket_lab.study.lengths import LENGTHS, Length, has_lengths
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.study import Study
 
@@ -311,3 +313,16 @@ def test_the_files_of_a_run_preserve_any_text(value: str) -> None:
     run = configuration_file.resolve(replace(study, points=(point,)), "1")
     content = tomllib.loads(configuration_file.to_toml(run))
     assert content["point"][0]["overrides"] == [["server.command", value]]
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_every_length_and_experiment_of_every_study_can_be_run(name: str) -> None:
+    default = library.find(name)
+    file = library.HERE / name.replace("-", "_") / library.FILE
+    if has_lengths(read_content(file.read_text(), file)):
+        for length in ("quick", "full"):
+            assert chosen(name, length_of(length == "quick", length == "full"), None, None).points
+    for experiment in library.experiments(name):
+        part = chosen(name, "default", experiment, None)
+        assert part.points
+        assert part.seeds == default.seeds

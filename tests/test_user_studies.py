@@ -433,16 +433,16 @@ def test_a_run_no_longer_needs_the_file_of_its_study(
 def test_options_of_the_other_kind_are_refused_for_files_too(
     file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for option in (["--duration", "3"], ["--full"], ["--replications", "2"]):
+    for option in (["--duration", "3"], ["--full"]):
         status, _, err = run_verb(capfd, "study", "run", str(file), *option)
         assert status == 2
         assert option[0].strip("-") in err.replace("run.duration_s", "duration")
     measured = tmp_path / "measured.toml"
     measured.write_text(MEASURED)
-    for option in (["--seeds", "3"], ["--only", "web"], ["--packets", "10"]):
+    for option in (["--only", "web"], ["--packets", "10"]):
         assert run_verb(capfd, "study", "run", str(measured), *option)[0] == 2
     file.write_text(UNTIL)
-    status, _, err = run_verb(capfd, "study", "run", str(file), "--seeds", "9")
+    status, _, err = run_verb(capfd, "study", "run", str(file), "--replications", "9")
     assert status == 2
     assert "repeats until an interval is narrow" in err
 

@@ -33,6 +33,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ class Simulation:
         self.seed = whole_number("seed", seed, MOST_SEED)
         settings = setting_pairs(overrides)
         core = load_core()
-        with core_errors():
+        with core_errors(lambda: closest(configuration, settings)):
             self._core = core.Simulation(
                 configuration,
                 settings,
@@ -232,9 +233,24 @@ def load_core() -> ModuleType:
     return core
 
 
+def closest(configuration: str, settings: Sequence[tuple[str, str]]) -> str:
+    """`did you mean NAME? ` for the first override that no parameter has; else empty."""
+    try:
+        core = load_core().Simulation(configuration, [], 1, trace=None, timeline=False)
+    except ValueError:
+        return ""
+    names = [entry["name"] for entry in json.loads(core.parameters())]
+    unknown = next((name for name, _ in settings if name not in names), "")
+    close = get_close_matches(unknown, names, n=1)
+    return f"did you mean {close[0]}? " if close else ""
+
+
 @contextmanager
-def core_errors() -> Iterator[None]:
-    """Convert the core's errors into those of `perpacket.errors`, one to one."""
+def core_errors(suggestion: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Convert the core's errors into those of `perpacket.errors`, one to one.
+
+    `suggestion` makes the beginning of the hint of an error about a parameter.
+    """
     core = load_core()
     try:
         yield
@@ -245,7 +261,7 @@ def core_errors() -> Iterator[None]:
             f"{error.parameter} = {error.value} cannot be used",
             parameter=error.parameter,
             value=error.value,
-            allowed=error.allowed,
+            allowed=suggestion() + error.allowed,
         ) from None
     except core.TraceError as error:
         raise TraceError(str(error)) from None

@@ -269,12 +269,12 @@ def commands(study: Study, configuration: RunConfiguration) -> list[str]:
     """The command lines that repeat a run."""
     words = shlex.split(study.command or f"perpacket study run {study.name}")
     seeds = configuration.seeds
-    first = study.seeds[0] if not study.is_measured else seeds[0]
+    first = seeds[0]
     counted = seeds == tuple(range(first, first + len(seeds)))
     if first != study.seeds[0]:
         words += ["--seed", str(first)]
     if len(seeds) != len(study.seeds) and counted:
-        words += ["--replications" if study.is_measured else "--seeds", str(len(seeds))]
+        words += ["--replications", str(len(seeds))]
     named = NAMED_OPTIONS | dict(study.options)
     for name, value in _added_overrides(study.points, configuration.points):
         option = named.get(name)

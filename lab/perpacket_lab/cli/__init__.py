@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import typer
 
+from perpacket.cli.options import EXPLORE, MEASURE, REPEAT
 from perpacket_lab.cli import application, demo, emulate, model, simulate, study, trace
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the lab's verbs to the command line."""
-    demo.add_to(app)
     simulate.add_to(app)
-    app.add_typer(emulate.app, name="emulate")
-    app.add_typer(model.app, name="model")
-    app.add_typer(study.app, name="study")
-    app.add_typer(trace.app, name="trace")
-    app.add_typer(application.app, name="application")
+    app.add_typer(emulate.app, name="emulate", rich_help_panel=EXPLORE)
+    app.add_typer(model.app, name="model", rich_help_panel=EXPLORE)
+    app.add_typer(trace.app, name="trace", rich_help_panel=EXPLORE)
+    demo.add_to(app)
+    app.add_typer(study.app, name="study", rich_help_panel=REPEAT)
+    app.add_typer(application.app, name="application", rich_help_panel=MEASURE)

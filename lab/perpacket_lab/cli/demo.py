@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perpacket.cli import output, progress
+from perpacket.cli import options, output, progress
 from perpacket.cli.destination import check_destination, check_folder
 from perpacket.cli.options import (
     ChartsOption,
@@ -47,7 +47,7 @@ EXAMPLE = "Example: perpacket demo --output handoff.html"
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("demo", epilog=EXAMPLE)(demo)
+    app.command("demo", epilog=EXAMPLE, rich_help_panel=options.REPEAT)(demo)
 
 
 def demo(

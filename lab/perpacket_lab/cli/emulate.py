@@ -12,7 +12,7 @@ import typer
 from perpacket.cli import output, progress
 from perpacket.cli.destination import check_destination
 from perpacket.cli.options import Format, FormatOption, QuietOption
-from perpacket.cli.quantities import size_bytes
+from perpacket.cli.quantities import bits_per_s, seconds, size_bytes
 
 if TYPE_CHECKING:
     from perpacket_lab.emulate.session import Guest, Session
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "Examples: perpacket emulate --server nginx --connections 32 · perpacket emulate --server bulk "
-    "--connections 2048 --latency-ms 20 --l2 256K:16,512K:16 --format json · "
+    "--connections 2048 --latency 20ms --l2 256K:16,512K:16 --format json · "
     "perpacket emulate --server 'lighttpd -D -f /etc/lighttpd.conf' --tlb 1024"
 )
 
@@ -95,10 +95,18 @@ def emulate(
     context: typer.Context,
     server: ServerOption = "nginx",
     connections: Annotated[int, typer.Option(help="Connections of the clients.")] = 32,
-    latency_ms: Annotated[float, typer.Option(help="Added latency, one way.")] = 0.0,
-    rate_mbps: Annotated[
-        float, typer.Option(help="Payload rate of the bulk sender, by default without a limit.")
+    latency: Annotated[
+        float,
+        typer.Option(parser=seconds, metavar="TIME", help="Added latency, one way."),
     ] = 0.0,
+    bit_rate: Annotated[
+        int,
+        typer.Option(
+            parser=bits_per_s,
+            metavar="RATE",
+            help="Payload rate of the bulk sender, by default without a limit.",
+        ),
+    ] = 0,
     size: Annotated[
         int,
         typer.Option(
@@ -142,7 +150,7 @@ def emulate(
             help="Packets before counting begins, by default 4000 plus 12 for each connection."
         ),
     ] = 0,
-    variants: Annotated[
+    replications: Annotated[
         int,
         typer.Option(
             help="Number of runs. Each has another start of the window and another memory layout."
@@ -192,11 +200,11 @@ def emulate(
     from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
     settings = Settings(
-        Scenario(server, connections, size, latency_ms, rate_mbps, offloads, socket_buffer),
+        Scenario(server, connections, size, latency * 1e3, bit_rate / 1e6, offloads, socket_buffer),
         Memory.of(l1, l2, policy, prefetch, tlb, dma),
         frames=frames,
         warmup_frames=warmup_frames,
-        variants=variants,
+        variants=replications,
         turn_instructions=turn_instructions,
         seed=seed,
         by=by.value,

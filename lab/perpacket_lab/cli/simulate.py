@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perpacket.cli import output, progress
+from perpacket.cli import options, output, progress
 from perpacket.cli.destination import check_destination
 from perpacket.cli.failure import CheckFailed
 from perpacket.cli.options import (
@@ -91,7 +91,7 @@ ShowConfigOption = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("simulate", epilog=EXAMPLE)(simulate)
+    app.command("simulate", epilog=EXAMPLE, rich_help_panel=options.EXPLORE)(simulate)
 
 
 def simulate(

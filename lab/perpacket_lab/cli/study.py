@@ -6,7 +6,6 @@ studies. Options for one kind of study are errors for the other kind.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -43,7 +42,6 @@ from perpacket_lab.cli.study_options import (
     PlaneOption,
     QuickOption,
     ReplicationsOption,
-    SeedsOption,
     ServerHostOption,
     ServerOption,
     TestbedOption,
@@ -56,6 +54,7 @@ from perpacket_lab.cli.study_output import conclude
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.run.directory import RunDirectory
     from perpacket_lab.study.lengths import Length
     from perpacket_lab.study.study import Study
@@ -122,14 +121,13 @@ def show(
 
 @app.command(
     "run",
-    epilog="Example: perpacket study run osdi06 --seeds 5 --output osdi06-run, or "
+    epilog="Example: perpacket study run osdi06 --replications 5 --output osdi06-run, or "
     "perpacket study run tr05-450 --only connections --replications 5, or "
     "perpacket study run my.toml",
 )
 def run(
     name: NameArgument,
     directory: OutputOption = None,
-    seeds: SeedsOption = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
     cluster: ClusterOption = None,
@@ -158,6 +156,7 @@ def run(
     A study is a name from `perpacket study list`, or a file of yours that ends in .toml: `perpacket
     study new` prints an example.
     """
+    from perpacket_lab import api
     from perpacket_lab.run import start
 
     unnamed, traces = logs_of(trace or [])
@@ -176,14 +175,11 @@ def run(
     study = chosen(name, length_of(quick, full), only, plane, traces)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
-        refuse_simulated(study, name, {"--seeds": seeds}, parallel, of_simulation)
-        blocks = blocks_of(study, replications, seed)
+        refuse_simulated(study, name, parallel, of_simulation)
     else:
-        lengths = {"--quick": quick or None, "--full": full or None, "--only": only}
-        wrong = {"--replications": replications, "--plane": plane, "--seed": seed}
-        refuse(name, "measured", {**lengths, **wrong}, of_measurement)
-        blocks = blocks_of(study, seeds, None)
-    path = directory or fresh_path(study)
+        refuse(name, "measured", {}, of_measurement)
+    blocks = api.seeds_of(study, replications, seed)
+    path = directory or api.fresh_path(study)
     overrides = tuple(of_simulation + of_measurement + parse_settings(settings))
     start.check(study, path, blocks, overrides)
     remaining = remaining_time(study, blocks, overrides) if study.is_measured else ""
@@ -191,10 +187,16 @@ def run(
     if remaining:
         progress.note(remaining, quiet)
     with bars.of_study(quiet) as on_progress:
-        made = start.run(
-            study, path, seeds=blocks, overrides=overrides, executor=where, on_progress=on_progress
+        made = api.run_study(
+            study,
+            path,
+            replications=replications,
+            seed=seed,
+            overrides=overrides,
+            executor=where,
+            on_progress=on_progress,
         )
-    finish(made, output_format, quiet)
+    finish(made.analysis, output_format, quiet)
 
 
 def length_of(quick: bool, full: bool) -> Length:
@@ -215,7 +217,7 @@ def chosen(
 ) -> Study:
     """The study of that name or file, at that length, with those experiments and logs.
 
-    A simulated study has only one length; `run` refuses options for other lengths.
+    Raises `ConfigurationError` for a length or an experiment that the study does not have.
     """
     from perpacket_lab.run import parameter_check
     from perpacket_lab.study import library
@@ -224,9 +226,6 @@ def chosen(
     if library.is_file(name):
         study = parameter_check.found(name, length, experiments, traces)
         refuse(name, "built-in measured", {"--plane": plane}, [])
-        return study
-    study = library.find(name)
-    if not (study.is_measured or traces):
         return study
     if plane is not None:
         experiments = over_plane(name, library.experiments(name), experiments, plane)
@@ -259,21 +258,15 @@ def over_plane(
     return tuple(one for one in found if not only or one in wanted)
 
 
-def fresh_path(study: Study) -> Path:
-    """The default directory of a run."""
-    return Path("runs") / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def finish(made: RunDirectory, form: Format, quiet: bool) -> None:
+def finish(analysis: Analysis, form: Format, quiet: bool) -> None:
     """Write the table of a run, then the report."""
-    from perpacket_lab.analysis.analysis import analyze
     from perpacket_lab.run import table_file
-    from perpacket_lab.run.directory import TABLE
+    from perpacket_lab.run.directory import TABLE, RunDirectory
 
-    if made.read_observations():
-        table_file.write(made, made.path / TABLE)
-    analysis = analyze(made.study(), made)
-    conclude(analysis, made.report_path, form, quiet)
+    run = analysis.run
+    if run.observed:
+        table_file.write(RunDirectory.open(run.path), run.path / TABLE)
+    conclude(analysis, run.report_path, form, quiet)
 
 
 def refuse(
@@ -297,7 +290,6 @@ def refuse(
 def refuse_simulated(
     study: Study,
     name: str,
-    options: Mapping[str, object],
     parallel: Mapping[str, object],
     settings: list[tuple[str, str]],
 ) -> None:
@@ -305,7 +297,7 @@ def refuse_simulated(
 
     A measured study that also simulates accepts `parallel` and `settings` for its simulations.
     """
-    wrong = dict(options) if study.is_simulated else {**options, **parallel}
+    wrong = {} if study.is_simulated else parallel
     refuse(name, "simulated", wrong, [] if study.is_simulated else settings)
 
 
@@ -327,23 +319,6 @@ def existing(trace: str) -> str:
     """The trace's absolute path; raises `OSError` naming it when it cannot be read."""
     with Path(trace).open("rb"):
         return str(Path(trace).resolve())
-
-
-def blocks_of(study: Study, replications: int | None, seed: int | None) -> tuple[int, ...]:
-    """The seeds of the blocks, from the first one on.
-
-    Raises `ConfigurationError` when the study has a rule for the number of blocks.
-    """
-    if replications is not None and study.stopping is not None:
-        raise ConfigurationError(
-            f"study {study.name} repeats until an interval is narrow: it has no fixed number of "
-            "replications",
-            parameter="replications",
-            value=str(replications),
-            hint="change replications_most in its file, or remove its key `until`",
-        )
-    first = study.seeds[0] if seed is None else seed
-    return tuple(range(first, first + (replications or len(study.seeds))))
 
 
 def remaining_time(
@@ -377,6 +352,7 @@ def resume(
     quiet: QuietOption = False,
 ) -> None:
     """Run the missing points of an interrupted run, then report as `study run` does."""
+    from perpacket_lab.analysis.analysis import analyze
     from perpacket_lab.analysis.wording import plural
     from perpacket_lab.run import start
 
@@ -386,7 +362,7 @@ def resume(
         count = start.resume(study, found, executor=where, on_progress=on_progress)
     complete = f"{found.path} was complete: nothing was left to run"
     progress.note(plural(count, "new observation") if count else complete, quiet)
-    finish(found, output_format, quiet)
+    finish(analyze(study, found), output_format, quiet)
 
 
 @app.command("rerun", epilog="Example: perpacket study rerun before --output after")
@@ -403,18 +379,20 @@ def rerun(
 
     `perpacket study compare` then compares the two runs.
     """
+    from perpacket_lab import api
+    from perpacket_lab.analysis.analysis import analyze
     from perpacket_lab.run import start
 
     where = executor_of(executor, cluster, workers, quiet)
     found, study = reopen(directory)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
-        refuse_simulated(study, study.name, {}, parallel, [])
-    path = destination or fresh_path(study)
+        refuse_simulated(study, study.name, parallel, [])
+    path = destination or api.fresh_path(study)
     progress.note(f"run directory: {path}", quiet)
     with bars.of_study(quiet) as on_progress:
         made = start.rerun(study, found, path, executor=where, on_progress=on_progress)
-    finish(made, output_format, quiet)
+    finish(analyze(study, made), output_format, quiet)
 
 
 @app.command("report", epilog="Example: perpacket study report osdi06-run --charts figures")

@@ -9,6 +9,7 @@ import typer
 
 from perpacket.cli.quantities import seconds, seconds_from
 
+PARTS = "Length and parts"
 SIMULATED = "Simulated studies"
 MEASURED = "Measured studies"
 """Panels of the help."""
@@ -43,20 +44,12 @@ ClusterOption = Annotated[
         rich_help_panel=SIMULATED,
     ),
 ]
-SeedsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Number of replications, by default that of the study's file.",
-        rich_help_panel=SIMULATED,
-    ),
-]
 QuickOption = Annotated[
     bool,
     typer.Option(
         "--quick",
-        help="Few levels and short windows: under two minutes, with wide intervals.",
-        rich_help_panel=MEASURED,
+        help="Few levels, runs or short windows, with wide intervals.",
+        rich_help_panel=PARTS,
     ),
 ]
 FullOption = Annotated[
@@ -64,7 +57,7 @@ FullOption = Annotated[
     typer.Option(
         "--full",
         help="All levels of the factors (the published ones, if there are any) and longer runs.",
-        rich_help_panel=MEASURED,
+        rich_help_panel=PARTS,
     ),
 ]
 OnlyOption = Annotated[
@@ -73,7 +66,7 @@ OnlyOption = Annotated[
         metavar="EXPERIMENTS",
         help="Run only these experiments, separated by commas. The error for an unknown name "
         "lists all.",
-        rich_help_panel=MEASURED,
+        rich_help_panel=PARTS,
     ),
 ]
 PlaneOption = Annotated[
@@ -87,7 +80,9 @@ PlaneOption = Annotated[
 ReplicationsOption = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Number of blocks; a block has every point once.", rich_help_panel=MEASURED
+        min=1,
+        help="Number of runs of each point; measured points run in blocks with every point once.",
+        rich_help_panel=PARTS,
     ),
 ]
 FirstSeedOption = Annotated[
@@ -95,8 +90,8 @@ FirstSeedOption = Annotated[
     typer.Option(
         min=0,
         max=2**32,
-        help="Seed of the first block; the next blocks have the next seeds.",
-        rich_help_panel=MEASURED,
+        help="Seed of the first replication; the next ones have the next seeds.",
+        rich_help_panel=PARTS,
     ),
 ]
 DurationOption = Annotated[

@@ -357,7 +357,7 @@ def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
         "depend on this number, so compare them with the results for other numbers"
     )
     if len(variants) == 1:
-        found.append("one variant has no interval: use --variants 5")
+        found.append("one variant has no interval: use --replications 5")
     else:
         found.append(
             f"intervals are over {len(variants)} variants of the same scenario, each with another "

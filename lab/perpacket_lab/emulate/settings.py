@@ -61,16 +61,16 @@ class Scenario:
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
         within("--connections", self.connections, 1, MOST_CONNECTIONS)
-        within("--latency-ms", self.latency_ms, 0, 10_000)
-        within("--rate-mbps", self.rate_mbps, 0, 100_000)
+        within("--latency in ms", self.latency_ms, 0, 10_000)
+        within("--bit-rate in Mb/s", self.rate_mbps, 0, 100_000)
         within("--size", self.size_bytes, 0, 100_000_000)
         if self.socket_buffer_bytes:
             size = self.socket_buffer_bytes
             within("--socket-buffer", size, LEAST_SOCKET_BUFFER, MOST_SOCKET_BUFFER, "0, or ")
         if self.rate_mbps and not self.is_bulk:
             raise ConfigurationError(
-                f"--rate-mbps {self.rate_mbps:g}: only the server bulk sends at a rate",
-                parameter="--rate-mbps",
+                f"--bit-rate {self.rate_mbps:g}Mb/s: only the server bulk sends at a rate",
+                parameter="--bit-rate",
                 hint="clients of a web server send their next request after each response",
             )
         if not self.words:
@@ -179,7 +179,7 @@ class Settings:
         """Raise `ConfigurationError` for values that cannot be run."""
         within("--frames", self.frames, 10, 100_000_000)
         within("--warmup-frames", self.warmup_frames, 0, 100_000_000)
-        within("--variants", self.variants, 1, 100)
+        within("--replications", self.variants, 1, 100)
         within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)
         within("--seed", self.seed, 0, GREATEST_SEED)
         if self.rules and not self.rules.is_file():

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perpacket.cli import output, progress
+from perpacket.cli import options, output, progress
 from perpacket.cli.options import Format, FormatOption, QuietOption
 from perpacket.cli.quantities import seconds_from
 from perpacket.errors import ConfigurationError
@@ -24,7 +24,7 @@ NARROWEST, WIDEST = 70, 100
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("advise", epilog=EXAMPLE)(advise)
+    app.command("advise", epilog=EXAMPLE, rich_help_panel=options.IMPROVE)(advise)
 
 
 def advise(

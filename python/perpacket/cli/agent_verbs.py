@@ -20,7 +20,7 @@ from typing import NoReturn
 import typer
 
 from perpacket import lab
-from perpacket.cli import progress
+from perpacket.cli import options, progress
 
 VERBS = {
     "serve": "Run a server under test in the foreground until a signal.",
@@ -38,7 +38,7 @@ VERBS = {
 def add_to(app: typer.Typer) -> None:
     """List the verbs in the help. `run` handles them before typer parses arguments."""
     for verb, summary in VERBS.items():
-        app.command(verb, help=summary)(never_called)
+        app.command(verb, help=summary, rich_help_panel=options.MEASURE)(never_called)
 
 
 def never_called() -> None:

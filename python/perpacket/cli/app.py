@@ -22,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: perpacket simulate W-1024-P-N-FCFS-400 --seed 1",
+    epilog="Example: perpacket profile --duration 5s",
 )
 
 
@@ -70,6 +70,7 @@ def add_missing(verb: str, summary: str) -> None:
     @app.command(
         verb,
         help=f"{summary} Needs `{lab.INSTALL}`.",
+        rich_help_panel="The lab",
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perpacket.cli import output
+from perpacket.cli import options, output
 from perpacket.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ DETAIL_AT = 29
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("doctor", epilog=EXAMPLE)(doctor)
+    app.command("doctor", epilog=EXAMPLE, rich_help_panel=options.MEASURE)(doctor)
 
 
 def doctor(
@@ -53,14 +53,19 @@ def doctor(
     from perpacket.advise import crashed
 
     found = [*machine.examine(), crashed.capability()]
+    names = [name.strip() for part in require or [] for name in part.split(",")]
+    required = [name for name in names if name]
     if output_format is Format.JSON:
         output.write_json({"schema": SCHEMA, "capabilities": [item.as_dict() for item in found]})
+    elif required:
+        by_name = {item.name: item for item in found}
+        if all(name in by_name and by_name[name].available for name in required):
+            output.write_line(f"available: {', '.join(required)}")
     else:
         columns = shutil.get_terminal_size().columns
         for line in lines(found, max(NARROWEST, min(WIDEST, columns))):
             output.write_line(line)
-    names = [name.strip() for part in require or [] for name in part.split(",")]
-    machine.check(found, [name for name in names if name])
+    machine.check(found, required)
 
 
 def lines(found: Sequence[Capability], columns: int) -> Iterator[str]:

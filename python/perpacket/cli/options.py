@@ -83,3 +83,7 @@ def named_settings(**values: str | float | None) -> list[tuple[str, str]]:
         for name, value in values.items()
         if value is not None
     ]
+
+
+MEASURE, IMPROVE, EXPLORE, REPEAT = "Measure", "Improve", "Explore", "Repeat"
+"""Panels of `perpacket --help`."""

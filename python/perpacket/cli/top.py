@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perpacket.cli.options import Format, FormatOption
+from perpacket.cli.options import MEASURE, Format, FormatOption
 from perpacket.cli.quantities import cpu_list, seconds_from
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ COLOURS = {
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("top", epilog=EXAMPLE)(top)
+    app.command("top", epilog=EXAMPLE, rich_help_panel=MEASURE)(top)
 
 
 def top(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perpacket.cli import output, progress
+from perpacket.cli import options, output, progress
 from perpacket.cli.failure import ExitStatus
 from perpacket.cli.options import Format, FormatOption, QuietOption
 from perpacket.cli.quantities import cpu_list, refused, seconds_from
@@ -40,7 +40,7 @@ class Keep(StrEnum):
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb to the command line."""
-    app.command("trial", epilog=EXAMPLES)(trial)
+    app.command("trial", epilog=EXAMPLES, rich_help_panel=options.IMPROVE)(trial)
 
 
 def with_plain_undo(given: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from perpacket.errors import ConfigurationError, MissingStudy
@@ -107,9 +108,11 @@ def _limited(found: Study, study: str, points: tuple[Point, ...]) -> Study:
 
 def _path(name: str) -> Path:
     if name not in names():
+        close = get_close_matches(name, names(), n=1)
+        suggestion = f"did you mean {close[0]}? " if close else ""
         raise MissingStudy(
             f"no study {name!r}",
-            hint=f"there are {', '.join(names())}; a study of your own is a file that ends in "
-            ".toml: `perpacket study new` prints one",
+            hint=f"{suggestion}there are {', '.join(names())}; a study of your own is a file that "
+            "ends in .toml: `perpacket study new` prints one",
         )
     return HERE / name.replace("-", "_") / FILE
