@@ -64,7 +64,7 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
     [
         "--l2 512K:7",
         "--connections 0",
-        "--latency=11s",
+        "--latency 11s",
         "--bit-rate 10Mb/s --server nginx",
         "--frames 1",
         "--replications 0",

@@ -153,7 +153,7 @@ def test_a_trace_without_requests_is_an_error(tmp_path: Path) -> None:
 
 REPLAY = """
 import resource, sys
-from perpacket import _core
+from perpacket_lab import _core
 
 megabytes, connections, trace = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 with open("/proc/self/statm") as statm:
