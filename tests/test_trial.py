@@ -23,7 +23,7 @@ from perpacket.advise import added, servers, slope, trial, twin, windows
 from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.servers import NGINX, Directive, Server
-from perpacket.advise.trial import Plan, targets
+from perpacket.advise.trial import Plan, Trial, targets
 from perpacket.advise.windows import order
 from perpacket.cli.trial import UNDO_LEFT, with_plain_undo
 from perpacket.errors import ConfigurationError, RunFailed
@@ -49,6 +49,32 @@ def simulated(seed: int, difference: float, drift: float = 0.0, alike: float = 0
             window = Window(block, side, 1.0, cost * 1e4, {"tcp": cost * 5e3}, 3e4, 1e8, 1e4)
             found.append(window)
     return found
+
+
+def of_an_option(difference: float, null: float) -> list[Window]:
+    """A trial of an option, in which the server itself differs from a second server."""
+    chance = random.Random(3)
+    factors = (1.0, 1 + difference, 1 + null)
+    return [
+        Window(block, side, 1.0, cost * 1e4, {"tcp": cost * 5e3}, 3e4, 1e8, 1e4)
+        for block in range(BLOCKS)
+        for side in order(3, block, 1)
+        for cost in [20e-6 * factors[side] * math.exp(chance.gauss(0, 0.002))]
+    ]
+
+
+def test_an_option_is_judged_by_how_far_servers_without_a_change_differ() -> None:
+    """The interval of 3 % excludes zero, but two servers with the same options differ by 5 %."""
+    small = effects(of_an_option(0.03, 0.05))
+    assert small.cost.ratio is not None
+    assert small.cost.ratio.low > 1.02
+    assert small.null is not None
+    assert small.null.contains(1.05)
+    assert small.verdict is Verdict.NOT_DISTINGUISHABLE
+    assert effects(of_an_option(0.2, 0.05)).verdict is Verdict.DEARER
+    assert effects(of_an_option(0.03, 0.0)).verdict is Verdict.DEARER
+    line = shown.headline(Trial("multi-accept=on", small, (), (), is_decided=True))
+    assert "without a change, the server itself costs +5.0 % [" in line
 
 
 def claims(difference: float, drift: float, alike: float) -> int:
@@ -322,9 +348,14 @@ def test_an_option_of_a_server_is_tried_on_a_twin_that_ends_with_the_trial(tmp_p
         (found,) = json.loads(done.stdout)["trials"]
         assert found["change"] == "sendfile=off"
         assert found["unit"] == "request"
-        assert len(found["windows"]) == 12
+        assert len(found["windows"]) == 18
+        assert found["null"]["low"] < 1.0 < found["null"]["high"]
         assert found["quantities"]["cpu_us_per_unit"]["before"] > 0
         assert found["layers"] or any("no layers" in note for note in found["notes"])
+        if found["layers"]:
+            for side in (0, 1, 2):
+                own = [one["layers"]["user"] for one in found["windows"] if one["side"] == side]
+                assert sum(own) > 0, side
         assert Path(f"/proc/{pid}/cmdline").read_bytes() == before
     assert "--sendfile-above 1024GiB" not in processes()
 
@@ -371,10 +402,33 @@ def test_a_change_that_is_there_already_is_refused() -> None:
 def test_a_twin_listens_in_the_network_namespace_of_its_server(tmp_path: Path) -> None:
     with network() as net, served(tmp_path, inside(net)) as (pid, url):
         scope = NetworkScope.of(pid, "")
-        with twin.running(servers.find(pid), ["--coalesce 100us"], url, scope) as changed:
-            assert urlsplit(changed).port != urlsplit(url).port
-            answered = net.run(str(agent.find()), "load", "http", changed, "--requests", "1")
+        os.sched_setaffinity(pid, {0})
+        with twin.running(servers.find(pid), ["--coalesce 100us"], url, scope) as second:
+            assert urlsplit(second.url).port != urlsplit(url).port
+            answered = net.run(str(agent.find()), "load", "http", second.url, "--requests", "1")
             assert "200" in answered
+            threads = [int(task.name) for task in Path(f"/proc/{second.pid}/task").iterdir()]
+            assert all(os.sched_getaffinity(thread) == {0} for thread in threads)
+            assert os.getsid(second.pid) == second.pid
+            groups = (Path(f"/proc/{one}/cgroup").read_text() for one in (pid, second.pid))
+            assert len(set(groups)) == 1
+
+
+def test_a_server_in_the_scheduling_group_of_the_load_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mounts").write_text("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")
+    for pid, group in (
+        (1, "autogroup-7 nice 0"),
+        (2, "autogroup-7 nice 0"),
+        (3, "autogroup-8 nice 0"),
+    ):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "autogroup").write_text(f"/{group}\n")
+        (tmp_path / str(pid) / "cgroup").write_text("0::/a/b\n")
+    assert list(twin.cpu_groups(1, tmp_path)) == [(Path("/sys/fs/cgroup"), "/a/b")]
+    if twin.AUTOGROUP.exists() and twin.AUTOGROUP.read_text().strip() == "1":
+        assert "one scheduling group (autogroup-7)" in twin.group_note(1, 2, tmp_path)
+    assert twin.group_note(1, 3, tmp_path) == ""
+    assert twin.group_note(1, 4, tmp_path) == ""
 
 
 @pytest.mark.live
@@ -496,8 +550,6 @@ def test_the_way_to_keep_a_change_names_the_namespace_of_the_server() -> None:
 
 
 def test_the_headline_of_an_undecided_trial_reports_the_floor() -> None:
-    from perpacket.advise.trial import Trial
-
     found = effects(simulated(1, 0.0))
     line = shown.headline(Trial("gro=on", found, (), (), is_decided=True))
     assert line.startswith("gro=on: not distinguishable")

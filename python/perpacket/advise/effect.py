@@ -10,6 +10,10 @@ only if its interval excludes 1 and the change is larger than the floor. The flo
 windows, but the effect compares pairs of windows. So the floor is about 1.4 times the half-width of
 the effect. If there is no difference, about one trial in a hundred makes a false claim.
 
+A trial of a server's option also has a null: the server itself, compared with a second server
+without a change. Two servers with the same options may differ, because their memory lies elsewhere.
+The floor is at least the farther end of the null's interval.
+
 The cost is the processor time of the layers of the packet's path, because the varying time of other
 programs would hide a small effect. If a trial runs a command of the user, which may start a
 program, the cost is the time of all programs.
@@ -26,8 +30,10 @@ from perpacket.advise.profile import OFF_PATH
 from perpacket.analysis import claim
 from perpacket.analysis.statistics import Interval, StatisticsError, mean
 
-BEFORE, CHANGED = 0, 1
-"""The sides of a trial with one change."""
+BEFORE, CHANGED, ITSELF = 0, 1, 2
+"""The sides of a trial with one change. A trial of a server's option compares two second servers.
+Its third side is the server itself, whose only difference from the first side is that it was
+started by somebody else."""
 
 LEAST_BLOCKS = 3
 """With fewer blocks the interval of a ratio is too wide to be of use."""
@@ -133,6 +139,8 @@ class Effects:
     """Half the width of the interval of the ratio of unchanged windows, as a share."""
     unit: str
     blocks: int
+    null: Interval | None = None
+    """The cost of the server itself, divided by that of a second server without a change."""
 
     @property
     def counted(self) -> str:
@@ -259,6 +267,9 @@ def effects(
         raise StatisticsError("a trial needs a whole block of windows")
     first, *rest = quantities(unit, counted)
     floor = floor_of(blocks, first, confidence)
+    null = null_of(windows, first, confidence)
+    if null is not None:
+        floor = max(floor, abs(math.log(null.low)), abs(math.log(null.high)))
     cost = effect(blocks, first, confidence, floor)
     others = [one for each in rest if (one := effect(blocks, each, confidence, floor))]
     names = sorted({name for window in windows for name in window.layers if name != "idle"})
@@ -269,7 +280,14 @@ def effects(
     layers.sort(key=lambda one: one.before, reverse=True)
     if cost is None:
         raise StatisticsError("no work was counted in the windows: is there traffic?")
-    return Effects(cost, tuple(others), tuple(layers), floor, unit, len(blocks))
+    return Effects(cost, tuple(others), tuple(layers), floor, unit, len(blocks), null)
+
+
+def null_of(windows: Sequence[Window], quantity: Quantity, confidence: float) -> Interval | None:
+    """The ratio of the server itself to a second server without a change; None without the two."""
+    found = effect(by_block(windows, ITSELF), quantity, confidence, 0.0)
+    ratio = None if found is None else found.ratio
+    return ratio if ratio is not None and ratio.is_bounded and ratio.low > 0 else None
 
 
 Block = tuple[list[Window], list[Window]]

@@ -2,14 +2,17 @@
 
     begin: check, journal, guardian | block: four windows, sides in random order | ... | restore
 
-Each change is tried alone. With `factorial` every combination of the changes is a side, and the
+An option of a server is tried on second servers (`twin.py`), in blocks of six windows. Each change
+is tried alone. With `factorial` every combination of the changes is a side, and the
 effects and interactions of a two-level design are computed.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +21,8 @@ from typing import TYPE_CHECKING
 from perpacket.advise import added, catalogue, journal, servers, settings, slope, twin, windows
 from perpacket.advise.effect import (
     ALL,
+    CHANGED,
+    ITSELF,
     PATH,
     Effects,
     Verdict,
@@ -230,13 +235,10 @@ def run(plan: Plan, report: Report = lambda text, share: None) -> Outcome:
     outcome = Outcome(changes=tuple(target.text for target in found), counted=plan.counted)
     steps = [(target.setting, target.value) for target in found if target.setting is not None]
     with ExitStack() as stack:
-        running, notes = stack.enter_context(windows.profiler(plan.pid, plan.requests, plan.cpus))
         session = stack.enter_context(journal.begin(steps)) if steps else None
         if session is not None:
             outcome.undone = session.undone
-        runner = _TrialRunner(
-            plan, scope, running, session, (*notes, *windows.limits_of(scope, plan.pid))
-        )
+        runner = _TrialRunner(plan, scope, session)
         try:
             if plan.factorial:
                 outcome.combinations = runner.combined(found, report)
@@ -260,11 +262,11 @@ def run_slope(plan: Plan, scope: NetworkScope, report: Report) -> Outcome:
     outcome = Outcome(changes=tuple(f"{amount} {cost.what}" for amount in cost.amounts))
     found: list[Window] = []
     with ExitStack() as stack:
-        running, notes = stack.enter_context(windows.profiler(plan.pid, plan.requests, plan.cpus))
-        if notes:
-            raise MachineLacks(f"--slope {plan.slope}: {notes[0]}", "be root")
+        runner = _TrialRunner(plan, scope, None)
+        lacks = stack.enter_context(runner.profiling())
+        if lacks:
+            raise MachineLacks(f"--slope {plan.slope}: {lacks[0]}", "be root")
         switch = stack.enter_context(added.adding(cost, outcome.undone))
-        runner = _TrialRunner(plan, scope, running, None, tuple(windows.limits_of(scope, plan.pid)))
         try:
             runner.blocks(
                 len(amounts),
@@ -327,14 +329,21 @@ class _TrialRunner:
         self,
         plan: Plan,
         scope: NetworkScope,
-        running: windows.Profiler,
         session: journal.Session | None,
-        notes: tuple[str, ...],
     ) -> None:
-        self.plan, self.scope, self.profiler = plan, scope, running
-        self.session, self.notes = session, notes
+        self.plan, self.scope, self.session = plan, scope, session
+        self.notes = tuple(windows.limits_of(scope, plan.pid))
         self.partial: list[Trial] = []
         self.has_twin = False
+
+    @contextmanager
+    def profiling(self, twins: Sequence[twin.Twin] = ()) -> Iterator[list[str]]:
+        """Run the profiler of the server and its twins; yields notes on the data that it lacks."""
+        plan, beside = self.plan, [one.pid for one in twins]
+        with windows.profiler(plan.pid, plan.requests, plan.cpus, beside) as (running, lacks):
+            self.profiler = running
+            self.notes = tuple(dict.fromkeys((*self.notes, *lacks)))
+            yield lacks
 
     def alone(self, target: Target, steps: Sequence[tuple[Setting, str]], report: Report) -> Trial:
         """Try one change."""
@@ -343,16 +352,21 @@ class _TrialRunner:
             (number for number, (setting, _) in enumerate(steps) if setting is target.setting), None
         )
         found: list[Window] = []
-        with self._twin(options_of([target])) as url:
+        options = options_of([target])
+        with ExitStack() as stack:
+            twins = [self._twin(stack, one) for one in ((), options)] if options else []
+            stack.enter_context(self.profiling(twins))
+            urls = [one.url for one in twins]
 
             def switch(side: int) -> str:
                 if self.session is not None and index is not None:
                     change = self.session.apply if side else self.session.restore
                     change([index])
-                return url if side else ""
+                return urls[side] if side < len(urls) else ""
 
+            sides = ITSELF + 1 if twins else CHANGED + 1
             try:
-                decided = self.blocks(2, switch, found, report, target.text)
+                decided = self.blocks(sides, switch, found, report, target.text)
             except KeyboardInterrupt:
                 self._keep_partial(target, found)
                 raise
@@ -367,7 +381,9 @@ class _TrialRunner:
 
     def _keep_partial(self, target: Target, found: list[Window]) -> None:
         """Store the result of an interrupted trial, if its windows are enough for an effect."""
-        whole = [one for one in found if sum(other.block == one.block for other in found) == 4]
+        counts = Counter(one.block for one in found)
+        length = 2 * (ITSELF + 1 if target.option else CHANGED + 1)
+        whole = [one for one in found if counts[one.block] == length]
         if whole:
             self.partial = [self._trial(target, whole, decided=False)]
 
@@ -377,7 +393,7 @@ class _TrialRunner:
         return Trial(target.text, computed, tuple(found), notes, decided)
 
     def combined(self, changes: Sequence[Target], report: Report) -> tuple[Window, ...]:
-        """Try every combination of the changes; a combination of server options has a twin."""
+        """Try every combination of the changes; each combination of server options has a twin."""
         bits = range(len(changes))
         sides = [
             [changes[bit] for bit in bits if side >> bit & 1] for side in range(1 << len(bits))
@@ -385,32 +401,30 @@ class _TrialRunner:
         settings_only = [target for target in changes if target.setting is not None]
         found: list[Window] = []
         with ExitStack() as stack:
-            urls: dict[tuple[str, ...], str] = {}
-            for options in map(options_of, sides):
-                if options not in urls:
-                    urls[options] = stack.enter_context(self._twin(options))
+            twins: dict[tuple[str, ...], twin.Twin] = {}
+            if options_of(changes):
+                for options in dict.fromkeys(map(options_of, sides)):
+                    twins[options] = self._twin(stack, options)
+            stack.enter_context(self.profiling(list(twins.values())))
 
             def switch(side: int) -> str:
                 if self.session is not None:
                     wanted = {settings_only.index(one) for one in sides[side] if one.setting}
                     self.session.restore(set(range(len(settings_only))) - wanted)
                     self.session.apply(sorted(wanted))
-                return urls[options_of(sides[side])]
+                return twins[options_of(sides[side])].url if twins else ""
 
             self.blocks(len(sides), switch, found, report, "combinations")
         return tuple(found)
 
-    @contextmanager
-    def _twin(self, options: Sequence[str]) -> Iterator[str]:
-        """The URL of a twin with these options; empty without options: the server gets the load."""
-        if not options:
-            yield ""
-            return
+    def _twin(self, stack: ExitStack, options: Sequence[str]) -> twin.Twin:
+        """A twin with these options, which runs until `stack` closes."""
         assert self.plan.pid is not None
         server = servers.find(self.plan.pid)
         self.has_twin = True
-        with twin.running(server, options, self.plan.url, self.scope) as url:
-            yield url
+        if note := twin.group_note(self.plan.pid, os.getpid()):
+            self.notes = tuple(dict.fromkeys((*self.notes, note)))
+        return stack.enter_context(twin.running(server, options, self.plan.url, self.scope))
 
     def blocks(
         self,
@@ -502,7 +516,7 @@ class _TrialRunner:
 def progress_text(what: str, found: Sequence[Window], plan: Plan, sides: int) -> str:
     """`tso=off: window 12, 1.31 [1.22, 1.41] times the cost`."""
     text = f"{what}: window {len(found)}"
-    if sides > 2 or len(found) < 4:
+    if what not in plan.changes or len(found) < 2 * sides:
         return text
     ratio = effects(found, plan.confidence, counted=plan.counted).cost.ratio
     return text if ratio is None else f"{text}, {ratio.text(3)} times the cost"

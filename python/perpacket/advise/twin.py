@@ -1,8 +1,13 @@
 """A twin: a second server like the first, with some options changed and an address of its own.
 
 A server reads its options when it starts. A trial must not restart a server that others use.
-Therefore it starts a twin beside that server and loads the two in turn. The twin runs as the same
-user, on the same processors, and in the same network namespace and folder.
+Therefore it starts two twins beside that server, one with the options and one without a change, and
+loads the three in turn. A twin runs as the same user, on the same processors, with the same
+priority, and in the same network namespace, folder and control group.
+
+Without a control group of processor time, the kernel's scheduler groups processes by session
+(autogroup, sched(7)). No process can join the session of another one. Therefore each twin has a
+session of its own, as a server that runs as a daemon has.
 """
 
 from __future__ import annotations
@@ -15,7 +20,8 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -36,9 +42,27 @@ READY_S = 20.0
 GRACE_S = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A second server that runs."""
+
+    pid: int
+    url: str
+    """The URL of the trial with the twin's address."""
+
+
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+
+WAITING = 'read -r _ && exec "$@"'
+"""A shell command that waits for a line before the server starts, so that the server and all its
+workers begin on the right processors and in the right group."""
+
+
 @contextmanager
-def running(server: Server, options: Sequence[str], url: str, scope: NetworkScope) -> Iterator[str]:
-    """Start the twin of a server with these options; yields `url` with the twin's address.
+def running(
+    server: Server, options: Sequence[str], url: str, scope: NetworkScope
+) -> Iterator[Twin]:
+    """Start the twin of a server with these options; yields it once it listens.
 
     Raises `MachineLacks` for servers whose options perpacket does not know, and `RunFailed` if the
     twin does not listen.
@@ -53,7 +77,8 @@ def running(server: Server, options: Sequence[str], url: str, scope: NetworkScop
         process = start(command, server, scope)
         try:
             wait_until_it_listens(process, command, (parts.hostname, port), scope)
-            yield parts._replace(netloc=f"{parts.hostname}:{port}").geturl()
+            address = parts._replace(netloc=f"{parts.hostname}:{port}").geturl()
+            yield Twin(process.pid, address)
         finally:
             stop(process)
 
@@ -112,24 +137,70 @@ def twin_directives(
 
 
 def start(command: Sequence[str], server: Server, scope: NetworkScope) -> subprocess.Popen[bytes]:
-    """Start a command beside a server: its user, folder, processors and network namespace."""
+    """Start a command beside a server, as the same user, where and with what it runs."""
     user, group = identity(server)
-    cpus = os.sched_getaffinity(server.pid)
 
     def begin() -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            command,
+            ["sh", "-c", WAITING, "sh", *command],
             cwd=f"/proc/{server.pid}/cwd",
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
             user=user,
             group=group,
         )
-        os.sched_setaffinity(process.pid, cpus)
+        schedule_like(server.pid, process.pid)
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.close()
         return process
 
     return scope.inside(begin)
+
+
+def schedule_like(pid: int, twin: int) -> None:
+    """Give a twin the processors, priority and control group of a process, as far as permitted."""
+    os.sched_setaffinity(twin, os.sched_getaffinity(pid))
+    with suppress(PermissionError):
+        os.sched_setscheduler(twin, os.sched_getscheduler(pid), os.sched_getparam(pid))
+        os.setpriority(os.PRIO_PROCESS, twin, os.getpriority(os.PRIO_PROCESS, pid))
+    for mount, place in cpu_groups(pid):
+        with suppress(OSError):
+            (mount / place.lstrip("/") / "cgroup.procs").write_text(f"{twin}\n")
+
+
+def cpu_groups(pid: int, proc: Path = Path("/proc")) -> Iterator[tuple[Path, str]]:
+    """The mounted hierarchies that share processor time, and the group of a process; cgroups(7)."""
+    mounts = [line.split() for line in (proc / "mounts").read_text().splitlines()]
+    for line in (proc / str(pid) / "cgroup").read_text().splitlines():
+        _, controllers, place = line.split(":", 2)
+        for _, mount, kind, options, *_ in mounts:
+            if (kind == "cgroup2" and not controllers) or (
+                kind == "cgroup"
+                and "cpu" in controllers.split(",")
+                and set(controllers.split(",")) <= set(options.split(","))
+            ):
+                yield Path(mount), place
+
+
+def group_note(pid: int, load: int, proc: Path = Path("/proc")) -> str:
+    """A sentence if a server shares its scheduling group with the load; empty if not."""
+    groups = []
+    for one in (pid, load):
+        try:
+            name, *_ = (proc / str(one) / "autogroup").read_text().split()
+        except (OSError, ValueError):
+            return ""
+        groups.append((name, list(cpu_groups(one, proc))))
+    if groups[0] != groups[1] or AUTOGROUP.read_text().strip() != "1":
+        return ""
+    return (
+        f"process {pid} and the load are in one scheduling group ({groups[0][0].lstrip('/')}), and "
+        "the second servers are not; the verdict compares the two second servers. Start the server "
+        "by `setsid` to make them alike"
+    )
 
 
 def identity(server: Server) -> tuple[int | None, int | None]:

@@ -248,14 +248,17 @@ class Profiler:
 
 
 @contextmanager
-def profiler(pid: int | None, requests: str, cpus: str) -> Iterator[tuple[Profiler, list[str]]]:
+def profiler(
+    pid: int | None, requests: str, cpus: str, beside: Sequence[int] = ()
+) -> Iterator[tuple[Profiler, list[str]]]:
     """A running profiler, and notes on the data that it lacks.
 
-    If the kernel does not permit sampling, the kernel's accounts supply the processor time without
-    layers.
+    The user code of the processes `beside` counts as that of the server `pid`. If the kernel does
+    not permit sampling, the kernel's accounts supply the processor time without layers.
     """
     options = [
         *(("--pid", str(pid)) if pid is not None else ()),
+        *(word for twin in beside for word in ("--beside", str(twin))),
         *(("--requests", requests) if requests else ()),
         *(("--cpus", cpus) if cpus else ()),
     ]

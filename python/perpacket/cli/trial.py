@@ -116,7 +116,11 @@ def trial(
         ),
     ] = "",
     blocks: Annotated[
-        int, typer.Option(min=3, help="Blocks of four windows: two unchanged, two changed.")
+        int,
+        typer.Option(
+            min=3,
+            help="Blocks of four windows: two unchanged, two changed; six for server options.",
+        ),
     ] = 10,
     window: Annotated[
         float,

@@ -35,6 +35,8 @@ def headline(trial: Trial) -> str:
     """The verdict in a sentence."""
     found = trial.effects
     floor = f"windows without a change differ by {percent(found.floor)}"
+    if found.null is not None:
+        floor = f"without a change, the server itself costs {null_text(found.null)}"
     ratio = found.cost.ratio
     if ratio is None:
         return f"{trial.change}: too few windows for an interval"
@@ -46,13 +48,20 @@ def headline(trial: Trial) -> str:
         return f"{trial.change}: {found.verdict}: {size}; {floor}"
     more = ""
     if (needed := found.blocks_for_goal) is not None:
-        more = f"; about {4 * needed} windows would show a change of {percent(GOAL)}"
-        if 4 * needed > MOST_WINDOWS:
+        needed *= 4 if found.null is None else 6
+        more = f"; about {needed} windows would show a change of {percent(GOAL)}"
+        if needed > MOST_WINDOWS:
             more = (
                 f"; the machine is too unsteady now to show a change of {percent(GOAL)} "
                 "within an hour"
             )
     return f"{trial.change}: not distinguishable at this length: {size}; {floor}{more}"
+
+
+def null_text(null: Interval) -> str:
+    """`+1.2 % [-0.4, +2.9] compared with a second server`."""
+    low, high = change_text(null.low).removesuffix(" %"), change_text(null.high).removesuffix(" %")
+    return f"{change_text(null.value)} [{low}, {high}] compared with a second server"
 
 
 def percent(share: float) -> str:
@@ -252,6 +261,7 @@ def effects_document(found: Effects) -> dict[str, object]:
         "counted": found.counted,
         "blocks": found.blocks,
         "floor": found.floor,
+        "null": None if found.null is None else found.null.as_dict(),
         "blocks_for_2_percent": found.blocks_for_goal,
         "quantities": effect_documents((found.cost, *found.others)),
         "layers": effect_documents(found.layers),

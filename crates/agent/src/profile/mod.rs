@@ -81,6 +81,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "unit", "container"])]
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
+    /// Another process whose user code counts as the server's, such as a second server of a trial.
+    #[arg(long, value_name = "PID", requires = "pid")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    beside: Vec<u32>,
     #[command(flatten)]
     #[serde(flatten)]
     group: ControlGroups,
@@ -124,7 +128,7 @@ pub struct Arguments {
     event_file: Option<PathBuf>,
     /// File of `perf record -a -g` to profile in place of this machine; perf is not needed.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "duration", "cpus", "cgroup", "unit", "container", "frequency", "requests", "every", "events", "event_file",
+        "duration", "cpus", "beside", "cgroup", "unit", "container", "frequency", "requests", "every", "events", "event_file",
         "command",
     ])]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +150,7 @@ pub struct Arguments {
     /// Check the profiler: add a known cost to a server and report whether the profile finds it,
     /// with exit status 1 if not. Takes about 20 s.
     #[arg(long, conflicts_with_all = [
-        "duration", "cpus", "pid", "cgroup", "unit", "container", "folded", "pprof", "frequency", "requests", "every", "events", "event_file",
+        "duration", "cpus", "pid", "beside", "cgroup", "unit", "container", "folded", "pprof", "frequency", "requests", "every", "events", "event_file",
         "command", "taxonomy", "perf",
     ])]
     self_check: bool,
@@ -229,6 +233,7 @@ impl Arguments {
             duration: length.transpose()?.or(default),
             cpus: self.cpus.clone().map(|list| list.0),
             pid: self.pid,
+            beside: self.beside.clone(),
             selector: self.group.selector(),
             command: self.command.clone(),
             frequency_hz: self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ),

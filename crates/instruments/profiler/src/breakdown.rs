@@ -246,7 +246,9 @@ mod tests {
         let attributor = Attributor::new(KernelSymbols::default(), rules, BTreeSet::new());
         let mut collector = Collector::new(attributor, None, Detail::Offsets);
         let pid = std::process::id();
-        collector.set_server(Some(Server { original: pid }));
+        collector.set_server(Some(Server {
+            originals: vec![pid],
+        }));
         collector.begin(EventKind::CpuNs);
         for (start, path) in [
             (0x1000, "/usr/lib/libperl.so.5.36.0"),

@@ -132,8 +132,14 @@ impl Profiler {
             settings.own_pid,
             Detail::of_code(settings.keeps_offsets),
         );
-        collector.set_server(settings.pid.map(|pid| Server {
-            original: process::original(pid),
+        collector.set_server(settings.pid.map(|pid| {
+            Server {
+                originals: [pid]
+                    .iter()
+                    .chain(&settings.beside)
+                    .map(|&pid| process::original(pid))
+                    .collect(),
+            }
         }));
         collector.set_selector(settings.selector.clone());
         let member = settings.selector.as_ref().map(member).transpose()?;
@@ -352,7 +358,7 @@ impl Profiler {
             })?;
         if self.settings.pid.is_none() {
             self.collector.set_server(Some(Server {
-                original: child.id(),
+                originals: vec![child.id()],
             }));
         }
         self.child = Some(child);

@@ -51,6 +51,8 @@ pub struct Settings {
     /// Process of the server. Packets are counted in its network namespace, and its user code has a
     /// separate sum.
     pub pid: Option<u32>,
+    /// Other processes whose user code counts as the server's.
+    pub beside: Vec<u32>,
     /// Control groups whose work is profiled. Packets are counted in the network namespace of one of
     /// their processes.
     pub selector: Option<Selector>,
@@ -80,6 +82,7 @@ impl Default for Settings {
             duration: Some(DEFAULT_DURATION),
             cpus: None,
             pid: None,
+            beside: Vec::new(),
             selector: None,
             command: Vec::new(),
             frequency_hz: DEFAULT_FREQUENCY_HZ,

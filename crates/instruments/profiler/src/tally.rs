@@ -148,10 +148,10 @@ pub fn busy(sums: &Sums) -> f64 {
 /// The server under test.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
-    /// The process that was started as the server. Its descendants belong to the server. Other
+    /// The processes that were started as the server. Their descendants belong to the server. Other
     /// processes of the same executable do not, because the executable may also be a load
     /// generator.
-    pub original: u32,
+    pub originals: Vec<u32>,
 }
 
 /// What is stored besides the sums by layer, kind, category and control group.
@@ -527,7 +527,10 @@ impl Collector {
     /// The category of user code of a process in a file.
     fn category(&mut self, pid: u32, object: Option<ObjectId>) -> Category {
         if let Some(server) = &self.server
-            && !self.processes.descends(pid, server.original)
+            && !server
+                .originals
+                .iter()
+                .any(|&original| self.processes.descends(pid, original))
         {
             return Category::OtherPrograms;
         }

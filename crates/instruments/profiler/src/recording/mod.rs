@@ -133,7 +133,9 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
     let attributor = Attributor::new(symbols, rules_of(settings.rules.as_deref())?, drivers);
     let mut collector = Collector::new(attributor, None, Detail::of_code(settings.keeps_offsets));
     collector.set_recorded();
-    collector.set_server(settings.pid.map(|original| Server { original }));
+    collector.set_server(settings.pid.map(|original| Server {
+        originals: vec![original],
+    }));
 
     let records = file.records().map_err(wrong)?;
     let shift = shift(&text, &records);
