@@ -7,12 +7,23 @@ import math
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
-from perpacket.advise import bounds, catalogue, expression, facts, listening, observation, servers
+from perpacket.advise import (
+    bounds,
+    catalogue,
+    expression,
+    facts,
+    glance,
+    listening,
+    observation,
+    profile,
+    servers,
+)
 from perpacket.advise.advice import Advice, NotApplicable, advise, judge
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
@@ -22,7 +33,8 @@ from perpacket.advise.profile import Part, Profile, folded, matcher
 from perpacket.advise.servers import Server
 from perpacket.analysis.statistics import Interval
 from perpacket.cli import agent_verbs
-from perpacket.errors import ConfigurationError
+from perpacket.cli.app import run
+from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.show import advice as shown
 from perpacket_lab.analysis import advice_of_run as of_run
 from perpacket_lab.cli.demo import live_text
@@ -93,9 +105,9 @@ def seen(
             raise NotReadable(f"{name}: permission denied")
         return (settings or {})[name]
 
-    profile = Profile(document(**(counted or {})), tuple(folded(stacks)))
+    measured = Profile(document(**(counted or {})), tuple(folded(stacks)))
     links = {"eth0": Link("eth0", 1500, "hardware", 1, "fq")}
-    return Observation(profile, NetworkScope(), links, read, server, interfaces=("eth0",))
+    return Observation(measured, NetworkScope(), links, read, server, interfaces=("eth0",))
 
 
 # Expressions.
@@ -279,6 +291,33 @@ def test_an_idle_server_is_not_judged() -> None:
     assert "profile while a load runs" in text
 
 
+def of_time(**layers: float) -> Observation:
+    """An observation of five seconds with the busy seconds of each layer."""
+    times = {name: {"cpu_s": seconds} for name, seconds in layers.items()}
+    return replace(seen(), profile=Profile({**document(), "layers": times}, tuple(folded(STACKS))))
+
+
+@pytest.mark.parametrize(
+    ("loaded", "reason"),
+    [
+        (of_time(user=0.05, tcp=0.05), r"the server is idle: it and the stack use 2\.0 % of"),
+        (of_time(tcp=0.3, other=9.7), r"97 % of the busy time is of other programs"),
+        (of_time(user=4.98, tcp=0.02), r"0\.4 % of the busy time is communication, and no server"),
+    ],
+)
+def test_advice_on_an_idle_or_foreign_machine_is_an_error(loaded: Observation, reason: str) -> None:
+    """Nothing was measured, so nothing is said about any change."""
+    with pytest.raises(RunFailed, match=reason):
+        advise(loaded)
+    assert glance.quietly(lambda: loaded) is None
+
+
+def test_a_busy_server_is_advised_also_if_its_own_code_dominates() -> None:
+    assert advise(of_time(user=2.0, tcp=1.0)).not_applicable
+    named = replace(of_time(user=4.98, tcp=0.02), pid=1)
+    assert advise(named).not_applicable
+
+
 def test_samples_of_idle_processors_are_no_samples_of_a_layer() -> None:
     idle = {"total": {"cpu_s": 1.0}, "idle": {"cpu_s": 9.0}}
     assert Profile(document()).cells(["tcp"]) == Part(700, 1000)
@@ -286,11 +325,11 @@ def test_samples_of_idle_processors_are_no_samples_of_a_layer() -> None:
 
 
 def test_without_perf_advice_reports_no_layers() -> None:
-    profile = Profile({**document(), "backend": "accounts"})
+    measured = Profile({**document(), "backend": "accounts"})
     with pytest.raises(NotReadable, match="perf is not permitted"):
-        profile.cells(["other"])
+        measured.cells(["other"])
     with pytest.raises(NotReadable, match="perf is not permitted"):
-        profile.chains(["tcp_ack"])
+        measured.chains(["tcp_ack"])
 
 
 # Servers.
@@ -320,6 +359,18 @@ def test_the_options_of_serve_web_are_on_its_command_line() -> None:
     command = ("perpacket-agent", "serve", "web", "--sendfile-above=1024GiB", "--coalesce", "50us")
     found = servers.web_options(command)
     assert (found["sendfile"], found["batch"], found["io-uring"]) == ("off", "50us", "off")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--pid", str(2**22 + 1)), ("--interface", "nosuch0"), ("--pid", "1", "--interface", "x0")],
+)
+def test_a_wrong_name_is_an_error_before_the_profile(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(profile, "measure", lambda *_: pytest.fail("it profiled"))
+    assert run(["advise", *words]) == 2
+    assert "profiling" not in capsys.readouterr().err
 
 
 def test_a_process_that_does_not_exist_is_an_error() -> None:

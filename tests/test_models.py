@@ -576,3 +576,24 @@ def test_errors_name_the_options_that_the_user_wrote(
 ) -> None:
     assert run(["model", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_laws_refuses_a_profile_of_other_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The network share is a share of the server's cost, and 3 % of a profile is no server."""
+
+    def layers(**seconds: float) -> str:
+        whole = sum(seconds.values())
+        rows = {name: {"cpu_s": s, "share": s / whole} for name, s in seconds.items()}
+        file = tmp_path / "profile.json"
+        file.write_text(json.dumps({"schema": 1, "window_s": 5.0, "layers": rows}))
+        return str(file)
+
+    file = layers(user=1.0, tcp=1.0, other=6.0)
+    document = network_share.read_document(Path(file), file)
+    assert network_share.network_share(document, file) == 0.5
+    assert run(["model", "laws", "--profile", layers(user=0.1, tcp=0.2, other=9.7)]) == 4
+    assert "97 % of the busy time is of other programs" in capsys.readouterr().err
+    assert run(["model", "laws", "--profile", layers(user=0.01, tcp=0.02)]) == 4
+    assert "the server is idle" in capsys.readouterr().err

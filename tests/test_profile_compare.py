@@ -14,7 +14,7 @@ from perpacket.analysis.claim import Verdict
 from perpacket.analysis.profile_comparison import Decision, Unit, compare, is_moved, read
 from perpacket.analysis.ratios import read_rule
 from perpacket.cli.app import run
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.show import profile_comparison as shown
 from perpacket_lab.show.charts import profile_difference
 
@@ -24,7 +24,7 @@ COSTS = {"tcp": 3000.0, "ip": 1000.0}
 
 
 def window(
-    costs: Mapping[str, float] = COSTS, packets: int = 1000, size: int = 100, **more: object
+    costs: Mapping[str, float] = COSTS, packets: int = 20_000, size: int = 100, **more: object
 ) -> Window:
     """A profile of a second with costs in ns a packet by layer; all its work is protocol."""
     total = sum(costs.values())
@@ -98,7 +98,55 @@ def test_a_rule_is_broken_only_by_a_whole_interval(rule: str, decision: Decision
     assert [one.decision for one in found.judged] == [decision]
 
 
-def test_single_profiles_have_a_ratio_and_decide_nothing() -> None:
+def single(costs: Mapping[str, float], half: float) -> Window:
+    """A profile whose shares have intervals of +- `half` of their value."""
+    whole = window({**costs, "user": 1000.0})
+    total = sum(costs.values()) + 1000.0
+    layers = {
+        name: {
+            **cost,
+            "share": ns / total,
+            "low": ns / total * (1 - half),
+            "high": ns / total * (1 + half),
+        }
+        for (name, cost), ns in zip(whole["layers"].items(), (*costs.values(), 1000.0), strict=True)  # type: ignore[attr-defined]
+    }
+    return {**whole, "layers": layers}
+
+
+def test_single_profiles_use_the_intervals_of_their_shares() -> None:
+    before = single({"tcp": 3000.0, "other": 4000.0}, 0.1)
+    after = single({"tcp": 6000.0, "other": 4000.0}, 0.1)
+    rules = [read_rule(text) for text in ("tcp > 1.5", "tcp > 1.9", "total > 1.1")]
+    found = compare([before], [after], rules=rules)
+    tcp = next(one for one in found.layers if one.quantity == "tcp")
+    assert 1.5 < tcp.interval.low < 1.8
+    assert 2.2 < tcp.interval.high < 2.6
+    decisions = [one.decision for one in found.judged]
+    assert decisions == [Decision.BROKEN, Decision.UNDECIDED, Decision.BROKEN]
+    assert "within each profile" in found.notes[0]
+
+
+def test_the_total_is_the_cost_of_the_server_and_not_of_other_programs() -> None:
+    """Other programs double their time; `--fail-if total` sees nothing of it."""
+    before = [window({"tcp": 3000.0, "other": 5000.0 + index}) for index in range(10)]
+    after = [window({"tcp": 3000.0, "other": 10_000.0 + index}) for index in range(10)]
+    found = compare(before, after, rules=[read_rule("total > 1.02"), read_rule("other > 1.5")])
+    assert [one.decision for one in found.judged] == [Decision.KEPT, Decision.BROKEN]
+    assert found.total.detail.first == pytest.approx(3000.0)
+
+
+def test_profiles_without_a_servers_cost_are_refused() -> None:
+    busy = [window() for _ in range(5)]
+    foreign = [window({"tcp": 3000.0, "other": 97_000.0}) for _ in range(5)]
+    idle = [window(packets=100) for _ in range(5)]
+    with pytest.raises(RunFailed, match=r"profile B: 97 % of the busy time is of other programs"):
+        compare(busy, foreign)
+    with pytest.raises(RunFailed, match=r"profile A: the server is idle"):
+        compare(idle, busy)
+
+
+def test_single_profiles_without_intervals_have_a_ratio_and_decide_nothing() -> None:
     found = compare(
         [window()], [window({"tcp": 6000.0, "ip": 1000.0})], rules=[read_rule("total > 1")]
     )

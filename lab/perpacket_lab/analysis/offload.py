@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from perpacket.analysis.network_share import NETWORK_LAYERS
 from perpacket.analysis.statistics import Interval
+from perpacket.server_cost import NETWORK_LAYERS
 from perpacket_lab.analysis.estimates import Estimates
 
 MOST_SHARE: Final = 0.99

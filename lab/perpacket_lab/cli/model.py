@@ -233,7 +233,8 @@ def refuse_beside(option: str, others: Mapping[str, object], why: str) -> None:
 def share_of(network_share: float | None, profile: Path | None) -> float:
     """The network share, given or read from a profile.
 
-    Raises `ConfigurationError` unless exactly one of both is given.
+    Raises `ConfigurationError` unless exactly one of both is given, and `RunFailed` for a profile
+    of an idle server or of other programs.
     """
     from perpacket.analysis import network_share as profiled
 
@@ -246,10 +247,9 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
     if network_share is not None:
         return network_share
     assert profile is not None
-    share = profiled.network_share(
-        profiled.read_document(profile, f"--profile {profile}"), str(profile)
-    )
-    if not share:
+    document = profiled.read_document(profile, f"--profile {profile}")
+    cost = profiled.cost_of(document, str(profile))
+    if not cost.network_share:
         raise ConfigurationError(
             f"--profile {profile}: its network layers used no processor time, so there is no work "
             "to offload",
@@ -257,7 +257,8 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
             value=str(profile),
             hint="profile the server while it is under load",
         )
-    return share
+    cost.require_load(f"--profile {profile}")
+    return cost.network_share
 
 
 def print_published(form: Format) -> None:

@@ -6,14 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perpacket import server_cost
 from perpacket.advise import bounds, catalogue, expression
 from perpacket.advise.catalogue import Change
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.facts import Facts
+from perpacket.errors import RunFailed
 
 if TYPE_CHECKING:
     from perpacket.advise.bounds import Bound
     from perpacket.advise.observation import Observation
+
+LEAST_NETWORK = 0.01
+"""The least share of communication in a profile without a named server. With less, the busy
+programs are no servers."""
 
 SMALLEST_SHARE = 0.001
 """A change that can remove less of the processor time is not worth a trial."""
@@ -89,7 +95,8 @@ class Report:
 
 
 def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Report:
-    """Judge every change of the catalogue."""
+    """Judge every change of the catalogue; raises `RunFailed` if the profile shows no cost."""
+    require_load(seen)
     found = catalogue.load() if changes is None else changes
     judged = [judge(seen, change, name) for change, name in _questions(seen, found)]
     applies = [one for one in judged if isinstance(one, Advice)]
@@ -107,6 +114,22 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
         tuple(map(str, limits)) if isinstance(limits, list) else (),
         seen.profile.path_share,
     )
+
+
+def require_load(seen: Observation) -> None:
+    """Raise `RunFailed` if the server is idle, or other programs use most of the time."""
+    cost = seen.profile.cost
+    if cost is None:
+        return
+    cost.require_load("the profile")
+    if few := seen.profile.too_few_samples:
+        raise RunFailed(f"the profile: {few}", server_cost.HINT)
+    if seen.pid is None and cost.network_share < LEAST_NETWORK:
+        raise RunFailed(
+            f"the profile: {100 * cost.network_share:.1f} % of the busy time is communication, and "
+            f"no server was named; expected {100 * LEAST_NETWORK:g} % or more",
+            server_cost.HINT,
+        )
 
 
 def _questions(seen: Observation, changes: Mapping[str, Change]) -> Iterator[tuple[Change, str]]:

@@ -14,8 +14,8 @@ A trial of a server's option also has a null: the server itself, compared with a
 without a change. Two servers with the same options may differ, because their memory lies elsewhere.
 The floor is at least the farther end of the null's interval.
 
-The cost is the processor time of the layers of the packet's path, because the varying time of other
-programs would hide a small effect. If a trial runs a command of the user, which may start a
+The cost is the server's (`perpacket.server_cost`), because the varying time of other programs would
+hide a small effect. If a trial runs a command of the user, which may start a
 program, the cost is the time of all programs.
 """
 
@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from perpacket.advise.profile import OFF_PATH
+from perpacket import server_cost
 from perpacket.analysis import claim
 from perpacket.analysis.statistics import Interval, StatisticsError, mean
 
@@ -43,11 +43,8 @@ GOAL = 0.02
 
 KIB = 1024
 
-NOT_PASSED = (OFF_PATH, "idle")
-"""Layers that are not on the packet's path."""
-
 PATH, ALL = "path", "all"
-"""The processor time that is a cost: of the packet's path, or of all programs."""
+"""The processor time that is a cost: the server's, or that of all programs."""
 
 
 class Verdict(StrEnum):
@@ -80,8 +77,8 @@ class Window:
 
     @property
     def path_s(self) -> float:
-        """Busy processor time of the layers of the packet's path."""
-        return math.fsum(s for layer, s in self.layers.items() if layer not in NOT_PASSED)
+        """The server's cost: busy processor time of the layers of the packet's path."""
+        return server_cost.of_layers(self.layers).server_s
 
 
 Ratio = Callable[[Window], tuple[float, float] | None]

@@ -59,7 +59,6 @@ class Observation:
 
 def observe(duration_s: float, pid: int | None, interface: str, requests: str = "") -> Observation:
     """Profile the machine now, and read its counters and settings."""
-    _check(pid)
     before = counters(pid)
     measured = profile.measure(duration_s, pid, requests)
     return of_profile(measured, pid, interface, before, counters(pid))
@@ -73,16 +72,9 @@ def of_profile(
     after: Counters | None = None,
 ) -> Observation:
     """A profile with the settings of this machine, or of the namespace of a process."""
-    _check(pid)
+    check(pid, interface)
     scope = scope_of(pid)
     found = links.links(scope)
-    if interface and interface not in found:
-        raise ConfigurationError(
-            f"--interface {interface}: there is no such interface",
-            parameter="--interface",
-            value=interface,
-            allowed=f"there are {', '.join(found)}",
-        )
     names = (interface,) if interface else busy_interfaces(measured, found)
     server = None if pid is None else servers.find(pid)
     workers = () if pid is None else (pid, *children(pid))
@@ -102,13 +94,22 @@ def of_profile(
     )
 
 
-def _check(pid: int | None) -> None:
+def check(pid: int | None, interface: str) -> None:
+    """Raise `ConfigurationError` unless the process and the interface exist."""
     if pid is not None and not Path(f"/proc/{pid}").exists():
         raise ConfigurationError(
             f"--pid {pid}: there is no such process",
             parameter="--pid",
             value=str(pid),
             hint="`pidof -s nginx` prints the number of a process",
+        )
+    present = links.links(scope_of(pid)) if interface else ()
+    if interface and interface not in present:
+        raise ConfigurationError(
+            f"--interface {interface}: there is no such interface",
+            parameter="--interface",
+            value=interface,
+            allowed=f"there are {', '.join(present)}",
         )
 
 

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perpacket import server_cost
 from perpacket.advise.catalogue import Bound
 from perpacket.advise.expression import NotReadable
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure import live
 from perpacket.measure.hosts.record import temporary_folder
+from perpacket.server_cost import OFF_PATH, ServerCost
 
 FREQUENCY_HZ = 397
 """Samples per second and processor, four times the default because the profile is short."""
-
-OFF_PATH = "other"
-"""The layer that is not on the packet's path: other programs, and kernel work of no layer."""
 
 LEAST_SAMPLES = 50
 """The least number of samples on the packet's path for ranking changes. With 50 samples, the
@@ -85,6 +84,11 @@ class Profile:
     def is_of_accounts(self) -> bool:
         """Whether the profile is from the kernel's accounts of time, which need no right."""
         return self.document.get("backend") == "accounts"
+
+    @property
+    def cost(self) -> ServerCost | None:
+        """The server's cost; None without layers, or in a document without times."""
+        return None if self.is_of_accounts else server_cost.of_documents([self.document])
 
     @property
     def path_share(self) -> float:

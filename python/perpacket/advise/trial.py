@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from perpacket import server_cost
 from perpacket.advise import added, catalogue, journal, servers, settings, slope, twin, windows
 from perpacket.advise.effect import (
     ALL,
@@ -457,6 +458,8 @@ class _TrialRunner:
                 self.notes = (*self.notes, f"a block was measured again: {error}")
                 continue
             block += 1
+            if block == 1:
+                self._require_load(found)
             if plan.until is None:
                 if block >= plan.blocks:
                     return True
@@ -466,6 +469,15 @@ class _TrialRunner:
                 return True
             if time.monotonic() - began_s > plan.most_s:
                 return False
+
+    def _require_load(self, found: Sequence[Window]) -> None:
+        """End the trial if its first block shows that the server is idle, or others are busy."""
+        if counted_in(found, self.plan.counted) == PATH:
+            layers = Counter[str]()
+            for window in found:
+                layers.update(window.layers)
+            seconds = sum(window.seconds for window in found)
+            server_cost.of_layers(layers, seconds).require_load("the first windows of the trial")
 
     def _packets_per_s(self) -> float:
         """The traffic without the trial's own load."""

@@ -6,14 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from perpacket import server_cost
 from perpacket.errors import ConfigurationError
-
-NETWORK_LAYERS = ("socket", "tcp", "udp", "ip", "ethernet", "driver", "interrupt")
-"""Layers that count as communication: the stack, its driver and its interrupts.
-
-*Communication Breakdown* counts the stack and the driver. It counts system calls and the copy
-between user and socket as the application's work, but a profile counts the copy in `socket`.
-"""
+from perpacket.server_cost import ServerCost
 
 
 def read_document(file: Path, place: str) -> Mapping[str, object]:
@@ -29,24 +24,31 @@ def read_document(file: Path, place: str) -> Mapping[str, object]:
 
 
 def network_share(profile: Mapping[str, object], place: str) -> float:
-    """Share of busy CPU time in the network layers, as a fraction, from a profile document.
+    """The share of communication in the server's cost (`perpacket.server_cost`), as a fraction.
+
+    *Communication Breakdown* counts the stack and the driver. It counts system calls and the copy
+    between user and socket as the application's work, but a profile counts the copy in `socket`.
 
     `place` names the document in errors. Raises `ConfigurationError` when it has no layers.
     """
+    return cost_of(profile, place).network_share
+
+
+def cost_of(profile: Mapping[str, object], place: str) -> ServerCost:
+    """The server's cost in a document; raises `ConfigurationError` when it has no layers."""
     layers = profile.get("layers")
     if not isinstance(layers, Mapping) or not layers:
         raise ConfigurationError(
             f"{place}: expected layers",
             hint="make a profile with `perpacket profile --format json`",
         )
-    share = 0.0
-    for name in NETWORK_LAYERS:
-        layer = layers.get(name, {})
+    shares: dict[str, float] = {}
+    for name, layer in layers.items():
         value = layer.get("share", 0.0) if isinstance(layer, Mapping) else None
         if not isinstance(value, int | float):
             raise ConfigurationError(f"{place}: layers.{name}.share: expected a number")
-        share += value
-    return share
+        shares[str(name)] = value
+    return server_cost.of_documents([profile]) or server_cost.of_layers(shares)
 
 
 def part_share(profile: Mapping[str, object], part: str, place: str) -> float:

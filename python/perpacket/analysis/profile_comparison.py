@@ -1,11 +1,14 @@
 """Two profiles compared: the ratio of each layer's cost of a packet, with its interval.
 
-A profile is one document of `perpacket profile`, or the windows that `--every` prints. Intervals
-need windows. A short window may have no sample of a small layer. Therefore consecutive windows are
-added up to groups. The number of groups is the largest in `GROUPS` with which every group has
-samples. Groups follow each other in time, so neighbours may be alike. Therefore the interval uses
-the number of independent groups. The intervals of layers and of kinds are corrected for their
-number (Bonferroni).
+A profile is one document of `perpacket profile`, or the windows that `--every` prints. Of two
+single windows, the interval follows from the intervals of their shares. Of several windows, it
+follows from their differences. A short window may have no sample of a small layer. Therefore
+consecutive windows are added up to groups. The number of groups is the largest in `GROUPS` with
+which every group has samples. Groups follow each other in time, so neighbours may be alike.
+Therefore the interval uses the number of independent groups. The intervals of layers and of kinds
+are corrected for their number (Bonferroni).
+
+The total is the server's cost (`perpacket.server_cost`), not that of all programs.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import NormalDist
 
 from perpacket.analysis.claim import Claim, Pair, Verdict, ratio_claim, shown
 from perpacket.analysis.ratios import OPERATORS, Rule, ratio_text
@@ -26,11 +31,15 @@ from perpacket.analysis.statistics import (
     unpaired_ratio,
 )
 from perpacket.errors import ConfigurationError
+from perpacket.server_cost import OFF_PATH, of_documents
 
 Window = Mapping[str, object]
 """A document of `perpacket profile --format json`."""
 
 Count = Callable[[Window], float]
+
+Share = tuple[float, float, float]
+"""A share of the busy time, and the ends of its interval of 95 % within one profile."""
 
 GROUPS = (20, 10, 5)
 LEAST_WINDOWS = 3
@@ -45,6 +54,7 @@ SAME_TRAFFIC = 0.05
 """If the traffic differs by a larger share, the costs are those of different work."""
 
 TOTAL = "total"
+"""The server's cost: its own code, and the stack's on its behalf."""
 KIND = "kind."
 """The prefix of a kind's name in rules. A layer's name has no prefix."""
 
@@ -153,6 +163,10 @@ def compare(
             parameter="--per",
             hint="profile with --requests URL",
         )
+    for name, windows in zip("AB", chosen, strict=True):
+        cost = of_documents(windows)
+        if cost is not None:
+            cost.require_load(f"profile {name}")
     sides = Sides(*chosen, paired)
     below = packets if unit is Unit.PACKET else requests
 
@@ -160,11 +174,17 @@ def compare(
         names = _names((*chosen[0], *chosen[1]), table)
         confidence = 1 - (1 - CONFIDENCE) / max(1, len(names))
         return tuple(
-            sides.ratio(prefix + name, amount(measure, table, name), below, confidence)
+            sides.ratio(
+                prefix + name,
+                amount(measure, table, name),
+                below,
+                confidence,
+                partial(share, path=(table, name)),
+            )
             for name in names
         )
 
-    total = sides.ratio(TOTAL, amount(measure, TOTAL), below)
+    total = sides.ratio(TOTAL, server(measure), below, CONFIDENCE, server_share)
     layers, kinds = rows("layers"), rows("kinds", KIND)
     traffic = tuple(sides.ratio(name, above, per) for name, above, per in traffic_rows(unit))
     by_name = {one.quantity: one for one in (total, *layers, *kinds)}
@@ -223,9 +243,17 @@ class Sides:
         return quotient(self.first, above, below), quotient(self.second, above, below)
 
     def ratio(
-        self, name: str, above: Count, below: Count, confidence: float = CONFIDENCE
+        self,
+        name: str,
+        above: Count,
+        below: Count,
+        confidence: float = CONFIDENCE,
+        share_of: Callable[[Window], Share | None] | None = None,
     ) -> Claim[Pair]:
-        """The ratio B/A of a quotient of two counts."""
+        """The ratio B/A of a quotient of two counts.
+
+        For two single windows, its interval follows from those of `share_of`.
+        """
         of = paired_ratio if self.paired else unpaired_ratio
         interval: Interval | None = None
         for number_of_groups in GROUPS:
@@ -236,7 +264,39 @@ class Sides:
             if min(len(first), len(second)) >= LEAST_WINDOWS and min(*first, *second) > 0:
                 interval = of(second, first, confidence, in_time_order=True)
                 break
-        return ratio_claim("", name, interval, Pair(*self.costs(above, below), self.paired))
+        costs = self.costs(above, below)
+        if share_of is not None and len(self.first) == len(self.second) == 1 and costs[0]:
+            shares = share_of(self.first[0]), share_of(self.second[0])
+            interval = of_shares(costs[1] / costs[0], shares, confidence)
+        return ratio_claim("", name, interval, Pair(*costs, self.paired))
+
+
+def share(window: Window, path: tuple[str, str]) -> Share | None:
+    """The share at a path of a window; None if the window has no interval of it."""
+    value, low, high = (number(window, *path, key) for key in ("share", "low", "high"))
+    return (value, low, high) if value > 0 and low <= value <= high else None
+
+
+def server_share(window: Window) -> Share | None:
+    """The share of the server's cost, from that of other programs."""
+    if not number(window, "layers", OFF_PATH, "share"):
+        return None
+    others = share(window, ("layers", OFF_PATH))
+    return None if others is None else (1 - others[0], 1 - others[2], 1 - others[1])
+
+
+def of_shares(value: float, shares: Sequence[Share | None], confidence: float) -> Interval | None:
+    """The interval of the ratio of two windows' costs, from the intervals of their shares.
+
+    The variance of the ratio's logarithm is the sum of the relative variances of the two shares
+    (delta method). None if a share has no interval, or one as wide as its value.
+    """
+    relative = [(one[2] - one[1]) / 2 / one[0] for one in shares if one is not None]
+    if len(relative) < len(shares) or max(relative) >= 1 or value <= 0:
+        return None
+    wider = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    factor = math.exp(wider * math.hypot(*relative))
+    return Interval(value, value / factor, value * factor, 1, confidence)
 
 
 def groups(windows: Sequence[Window], most: int) -> list[Sequence[Window]]:
@@ -277,6 +337,12 @@ def amount(measure: str, *path: str) -> Count:
     packet by the number of packets.
     """
     return lambda window: number(window, *path, f"{measure}_per_packet") * packets(window)
+
+
+def server(measure: str) -> Count:
+    """The server's cost (`perpacket.server_cost`): all layers but that of other programs."""
+    whole, others = amount(measure, TOTAL), amount(measure, "layers", OFF_PATH)
+    return lambda window: whole(window) - others(window)
 
 
 def cell(measure: str, layer: str, kind: str) -> Count:
@@ -357,9 +423,13 @@ def _notes(
         names = ", ".join(f"{one.quantity} {ratio_text(one)}" for one in moved)
         notes.append(f"the traffic differs ({names}): the costs are of different work")
     if min(map(len, chosen)) < LEAST_WINDOWS:
+        single = max(map(len, chosen)) == 1
+        missing = (
+            "intervals are those of the samples within each profile" if single else "no intervals"
+        )
         notes.append(
-            f"no intervals: they need {LEAST_WINDOWS} windows of each profile: "
-            "`perpacket profile --every 1s`"
+            f"{missing}: for the difference between windows, {LEAST_WINDOWS} of each profile are "
+            "needed: `perpacket profile --every 1s`"
         )
     idle = len(first) + len(second) - sum(map(len, chosen))
     if idle:

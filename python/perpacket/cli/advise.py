@@ -74,6 +74,7 @@ def advise(
     Changes nothing. A profile needs the same rights as perf. Notes list what cannot be read.
     """
     from perpacket import api
+    from perpacket.advise import observation
     from perpacket.show import advice as shown
 
     if folded is not None and profile is None:
@@ -83,6 +84,7 @@ def advise(
             value=str(folded),
             hint="add --profile FILE, the profile that these call chains belong to",
         )
+    observation.check(pid, interface)
     if profile is None:
         progress.note(f"profiling for {duration:g} s ...", quiet)
     result = api.advise(
