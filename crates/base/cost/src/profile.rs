@@ -135,8 +135,8 @@ mod tests {
         let profile = profile();
         let busy = profile.busy();
         let regions: f64 = Region::ALL
+            .map(|region| profile.region(region))
             .iter()
-            .map(|&category| profile.region(category))
             .sum();
         let stack: f64 = HostStack::ALL
             .iter()

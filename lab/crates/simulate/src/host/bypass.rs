@@ -152,25 +152,25 @@ impl Kernel {
         self.sockets[id].end = Some(end);
     }
 
-    pub fn command_taken(&mut self, command: &Command) {
+    pub fn take_command(&mut self, command: &Command) {
         if let CommandKind::Send { bytes, .. } = command.kind {
             self.sockets[command.connection].bytes_in_commands -= bytes;
         }
     }
 
-    pub fn send_returned(&mut self, id: ConnectionId, bytes: u32, more_to_come: bool) {
+    pub fn return_send(&mut self, id: ConnectionId, bytes: u32, more_to_come: bool) {
         if let Some(end) = &mut self.sockets[id].end {
             end.tcp.enqueue(bytes, more_to_come);
         }
     }
 
-    pub fn read_returned(&mut self, id: ConnectionId, bytes: u32) {
+    pub fn return_read(&mut self, id: ConnectionId, bytes: u32) {
         if let Some(end) = &mut self.sockets[id].end {
             end.tcp.read(&self.tcp, bytes);
         }
     }
 
-    pub fn close_returned(&mut self, id: ConnectionId) {
+    pub fn return_close(&mut self, id: ConnectionId) {
         if let Some(end) = &mut self.sockets[id].end {
             end.tcp.close();
         }

@@ -436,7 +436,7 @@ impl Kernel {
     }
 
     /// The NIC dropped a frame because its send ring and the queue behind it are full.
-    pub fn send_refused(&mut self, id: ConnectionId) {
+    pub fn refuse_send(&mut self, id: ConnectionId) {
         if let Some(end) = self.sockets[id].end_on_host() {
             end.tcp.quench(&self.tcp);
         }

@@ -166,12 +166,12 @@ impl Host {
     }
 
     /// The NIC's message about a connection has been written to memory.
-    pub fn message_arrived(&mut self, connection: ConnectionId, context: &mut Context) {
+    pub fn on_message(&mut self, connection: ConnectionId, context: &mut Context) {
         let buffer = self.kernel.cpu.dma_receive(bypass::MESSAGE_BYTES);
         self.add_kernel_job(KernelJob::Message { connection, buffer }, context);
     }
 
-    pub fn soft_limit_arrived(&mut self, limit: u32, context: &mut Context) {
+    pub fn on_soft_limit(&mut self, limit: u32, context: &mut Context) {
         self.add_kernel_job(KernelJob::SoftLimit(limit), context);
     }
 
@@ -264,8 +264,8 @@ impl HostMemory for Host {
         self.kernel.return_connection(id, end);
     }
 
-    fn command_taken(&mut self, command: &Command) {
-        self.kernel.command_taken(command);
+    fn take_command(&mut self, command: &Command) {
+        self.kernel.take_command(command);
     }
 
     fn return_command(&mut self, command: Command, context: &mut Context) {
@@ -275,17 +275,17 @@ impl HostMemory for Host {
                 more_to_come,
             } => self
                 .kernel
-                .send_returned(command.connection, bytes, more_to_come),
+                .return_send(command.connection, bytes, more_to_come),
             CommandKind::Read { bytes } => {
-                self.kernel.read_returned(command.connection, bytes);
+                self.kernel.return_read(command.connection, bytes);
             }
-            CommandKind::Close => self.kernel.close_returned(command.connection),
+            CommandKind::Close => self.kernel.return_close(command.connection),
             _ => return,
         }
         self.add_kernel_job(KernelJob::Timer(command.connection), context);
     }
 
-    fn send_refused(&mut self, id: ConnectionId) {
-        self.kernel.send_refused(id);
+    fn refuse_send(&mut self, id: ConnectionId) {
+        self.kernel.refuse_send(id);
     }
 }

@@ -46,11 +46,11 @@ pub trait HostMemory {
     /// Writes the state of a connection that is restored.
     fn return_connection(&mut self, id: ConnectionId, end: Box<TimedEndpoint>);
     /// The NIC has read a command.
-    fn command_taken(&mut self, command: &Command);
+    fn take_command(&mut self, command: &Command);
     /// Returns a command about a connection that the NIC does not run any more.
     fn return_command(&mut self, command: Command, context: &mut Context);
     /// A posted frame was dropped.
-    fn send_refused(&mut self, id: ConnectionId);
+    fn refuse_send(&mut self, id: ConnectionId);
 }
 
 /// The NIC's processor.
@@ -237,7 +237,7 @@ impl Nic {
             self.interface_queue.push_back((frame, context.now));
         } else {
             context.measure.dropped_to_client();
-            host.send_refused(frame.connection);
+            host.refuse_send(frame.connection);
         }
     }
 

@@ -153,7 +153,7 @@ impl Nic {
                 self.processor.spend(Work::Command);
             }
         }
-        host.command_taken(&command);
+        host.take_command(&command);
         let end = self.offloaded.entry(id).end.as_mut();
         match (command.kind, end) {
             (CommandKind::Handoff, _) => self.accept(id, host, context),

@@ -35,13 +35,13 @@ impl HostMemory for RecordedHost {
         self.end = Some(end);
     }
 
-    fn command_taken(&mut self, _: &Command) {}
+    fn take_command(&mut self, _: &Command) {}
 
     fn return_command(&mut self, command: Command, _: &mut Context) {
         self.returned.push(command);
     }
 
-    fn send_refused(&mut self, _: ConnectionId) {}
+    fn refuse_send(&mut self, _: ConnectionId) {}
 }
 
 struct Pair {

@@ -136,11 +136,8 @@ impl Cpu {
 
     /// The following operations are on this received frame.
     pub fn at_received(&mut self, ReceiveBuffer(buffer): ReceiveBuffer) {
-        let rings = &self.rings;
-        let (descriptor, slot) = (
-            buffer / rings.descriptors_per_line,
-            buffer / rings.slots_per_line,
-        );
+        let descriptor = buffer / self.rings.descriptors_per_line;
+        let slot = buffer / self.rings.slots_per_line;
         self.at(Structure::RxDescriptor, descriptor);
         self.at(Structure::RxMbuf, buffer);
         self.at(Structure::RxBuffer, buffer);
