@@ -74,6 +74,27 @@ def test_top_draws_a_bar_for_each_layer_with_a_cost(
     assert bars == {"user": 8, "tcp": 32}
 
 
+def test_top_by_cpu_shows_the_processors_that_run_most_and_the_finding(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"cpu": cpu, "run_share": 0.98 if cpu == 77 else 0.001 * (cpu % 50), "packets": 100}
+        for cpu in range(200)
+    ]
+    finding = "CPU 77 receives 71 % of packets and is 98 % busy; the 199 others are idle"
+    window = WINDOW | {"processors": rows, "findings": [finding]}
+    make_agent(f"echo '{json.dumps(window)}'")
+    _, text = output_of(["top", "--by", "cpu"], monkeypatch)
+    lines = [line.split() for line in text.splitlines()]
+    shown = [words[0] for words in lines if len(words) > 1 and words[0].isdigit()]
+    assert len(shown) == 16
+    assert "77" in shown
+    assert finding in text
+    _, layers = output_of(["top"], monkeypatch)
+    assert finding in layers
+    assert "CPU  " not in layers
+
+
 def test_top_shows_no_zero_for_what_was_not_counted(
     make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import sys
 import time
@@ -29,6 +30,9 @@ SHORTEST_S = 0.1
 GLANCE_S = 2.0
 """Length of the profile for the advice in the last line."""
 
+SHOWN_CPUS = 16
+"""Most processors with a row; of more, those that run most."""
+
 BAR_WIDTH = 40
 """The width of a bar for a share of 1, in columns."""
 
@@ -45,6 +49,12 @@ COLOURS = {
     "scheduler": "bright_yellow",
 }
 """A colour for each layer; other layers are grey. Each bar also has the layer's name."""
+
+
+class By(enum.StrEnum):
+    """A division that the display shows besides the layers."""
+
+    CPU = "cpu"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -80,6 +90,10 @@ def top(
     container: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Watch a container, by the beginning of its identifier."),
+    ] = None,
+    by: Annotated[
+        By | None,
+        typer.Option(help="Also show the processors, with their shares of packets and softirqs."),
     ] = None,
     hosts: Annotated[
         str,
@@ -132,9 +146,9 @@ def top(
                     sys.stdout.write(json.dumps(window) + "\n")
                     sys.stdout.flush()
             elif sys.stdout.isatty():
-                refresh(windows)
+                refresh(windows, by)
             else:
-                follow(windows)
+                follow(windows, by)
     except KeyboardInterrupt:
         pass  # Ctrl-C is the usual end of `top`
     if advice is not None:
@@ -159,17 +173,17 @@ def until(windows: Iterator[Window], end: float | None) -> Iterator[Window]:
             return
 
 
-def refresh(windows: Iterator[Window]) -> None:
+def refresh(windows: Iterator[Window], by: By | None) -> None:
     """Show each window on the terminal, in place of the last one."""
     from rich.console import Console
     from rich.live import Live
 
     with Live("profiling ...", console=Console(), screen=True, auto_refresh=False) as screen:
         for window in windows:
-            screen.update(picture(window, limits(window)), refresh=True)
+            screen.update(picture(window, limits(window), by), refresh=True)
 
 
-def follow(windows: Iterator[Window]) -> None:
+def follow(windows: Iterator[Window], by: By | None) -> None:
     """Print each window below the last one, for a pipe or a file, and each note once."""
     from rich.console import Console
 
@@ -177,11 +191,12 @@ def follow(windows: Iterator[Window]) -> None:
     printed: list[str] = []
     for window in windows:
         notes = limits(window)
-        console.print(picture(window, [note for note in notes if note not in printed]))
+        new = [note for note in notes if note not in printed]
+        console.print(picture(window, new, by))
         printed += notes
 
 
-def picture(window: Window, notes: list[str]) -> RenderableType:
+def picture(window: Window, notes: list[str], by: By | None = None) -> RenderableType:
     """The rates of a window, a line and a bar for each layer, and notes on the numbers."""
     from rich.console import Group
     from rich.table import Table
@@ -204,8 +219,38 @@ def picture(window: Window, notes: list[str]) -> RenderableType:
         colour = COLOURS.get(name, "bright_black")
         bar = Text("█" * max(1, round(BAR_WIDTH * share)), style=colour)
         table.add_row(name, amount(number(layer, event)), f"{100 * share:.1f} %", bar)
-    lines = [Text(f"note: {note}", style="dim") for note in notes]
-    return Group(Text(headline(window), style="bold"), Text(), table, Text(), *lines)
+    lines = [Text(finding, style="bold") for finding in texts(window, "findings")]
+    lines += [Text(f"note: {note}", style="dim") for note in notes]
+    divided = [processors(window), Text()] if by is By.CPU else []
+    return Group(Text(headline(window), style="bold"), Text(), table, Text(), *divided, *lines)
+
+
+def processors(window: Window) -> RenderableType:
+    """A row for each processor, or for those that run most."""
+    from rich.table import Table
+
+    found = window.get("processors")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    rows.sort(key=lambda row: -(number(row, "run_share") or 0.0))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("CPU", "busy", "softirq", "packets/s", "of all", "ns per packet", "drops"):
+        table.add_column(title, justify="right")
+    span = number(window, "window_s") or 1.0
+    for row in sorted(rows[:SHOWN_CPUS], key=lambda row: number(row, "cpu") or 0):
+        table.add_row(
+            str(row.get("cpu")),
+            *(percent(number(row, name)) for name in ("run_share", "softirq_share")),
+            amount(rate(row, "packets", span)),
+            percent(number(row, "packet_share")),
+            amount(number(row, "cpu_ns_per_packet")),
+            amount(number(row, "drops")),
+        )
+    return table
+
+
+def percent(share: float | None) -> str:
+    """A share in percent; a dash for None."""
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def headline(window: Window) -> str:
@@ -228,8 +273,13 @@ def headline(window: Window) -> str:
 
 def limits(window: Window) -> list[str]:
     """The limits of a window's numbers, as the profiler reports them."""
-    found = window.get("limits")
-    return [str(limit) for limit in found] if isinstance(found, list) else []
+    return texts(window, "limits")
+
+
+def texts(window: Window, key: str) -> list[str]:
+    """The sentences of a window with this key."""
+    found = window.get(key)
+    return [str(sentence) for sentence in found] if isinstance(found, list) else []
 
 
 def rate(counts: Window, name: str, span: float) -> float | None:

@@ -159,7 +159,7 @@ fn costs(totals: &Totals) -> Vec<Metric> {
     }
     let mut busy = Metric::counter(
         "busy_seconds",
-        "Time that each processor was busy, by the kernel's accounts.",
+        "Time that each processor ran: its time less idle and stolen time.",
     );
     for (cpu, &busy_s) in &totals.busy_s {
         busy = busy.with(&[("cpu", &cpu.to_string())], busy_s);

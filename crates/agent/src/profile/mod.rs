@@ -1,5 +1,6 @@
 //! `profile`: what each packet costs, layer by layer.
 
+pub mod by_cpu;
 mod self_check;
 mod table;
 
@@ -47,6 +48,14 @@ pub enum Taxonomy {
     HostStack,
 }
 
+/// A division of the whole that the table shows besides the taxonomy; the JSON document has all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Division {
+    /// Processors and queues: time, layers, packets and interrupts.
+    Cpu,
+}
+
 /// The events that are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -91,6 +100,10 @@ pub struct Arguments {
     /// Grouping that the table shows [default: layers].
     #[arg(long, value_enum)]
     taxonomy: Option<Taxonomy>,
+    /// Also show the processors, with their shares of packets and softirqs, and the queues.
+    #[arg(long, value_enum, value_name = "DIVISION")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<Division>,
     /// Write folded stacks for flame graphs to this file.
     #[arg(long, value_name = "FILE", conflicts_with = "every")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +164,7 @@ pub struct Arguments {
     /// with exit status 1 if not. Takes about 20 s.
     #[arg(long, conflicts_with_all = [
         "duration", "cpus", "pid", "beside", "cgroup", "unit", "container", "folded", "pprof", "frequency", "requests", "every", "events", "event_file",
-        "command", "taxonomy", "perf",
+        "command", "taxonomy", "perf", "by",
     ])]
     self_check: bool,
     /// Command to run and to profile until it ends.
@@ -336,9 +349,9 @@ fn recorded(arguments: &Arguments, file: &Path) -> Result<Status, Failure> {
 
 fn print_report(arguments: &Arguments, report: &Report) -> Result<(), Failure> {
     let taxonomy = arguments.taxonomy.unwrap_or(Taxonomy::Layers);
-    arguments
-        .shared
-        .print(report, |report| table::render(report, taxonomy))?;
+    arguments.shared.print(report, |report| {
+        table::render(report, taxonomy, arguments.by == Some(Division::Cpu))
+    })?;
     if arguments.shared.format == Format::Json && !arguments.shared.quiet {
         for limit in &report.limits {
             message!("note: {limit}");

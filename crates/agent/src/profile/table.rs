@@ -7,7 +7,7 @@ use perpacket_profiler::capture::Backend;
 use perpacket_profiler::count::InterruptSource;
 use perpacket_profiler::report::{Cost, Named, SymbolShare};
 
-use super::Taxonomy;
+use super::{Taxonomy, by_cpu};
 
 /// Categories and modules below this share become one row `misc`, as in the paper
 /// *Communication Breakdown*.
@@ -20,7 +20,7 @@ const SHOWN_SHARE: f64 = 0.0005;
 const NAMED_SYMBOLS: usize = 5;
 
 /// The text for a taxonomy.
-pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
+pub fn render(report: &Report, taxonomy: Taxonomy, by_cpu: bool) -> String {
     let mut text = header(report);
     let columns = Columns::of(report);
     match taxonomy {
@@ -46,6 +46,9 @@ pub fn render(report: &Report, taxonomy: Taxonomy) -> String {
     if let Some(group) = &report.group {
         columns.row(&mut text, "the group's own", &group.own);
         columns.row(&mut text, "shared by groups", &group.shared);
+    }
+    if by_cpu {
+        by_cpu::render(&mut text, &report.processors, &report.queues);
     }
     footer(&mut text, report);
     text
@@ -111,7 +114,7 @@ fn header(report: &Report) -> String {
     text
 }
 
-fn seconds(value: f64) -> String {
+pub(super) fn seconds(value: f64) -> String {
     format!("{value:.2}")
 }
 
@@ -229,6 +232,9 @@ fn together(costs: &[&Cost]) -> Cost {
 
 fn footer(text: &mut String, report: &Report) {
     text.push('\n');
+    for finding in &report.findings {
+        let _ = writeln!(text, "{finding}");
+    }
     // The kernel's accounts have no functions.
     if report.backend != Backend::Accounts {
         let _ = writeln!(
@@ -262,10 +268,12 @@ fn footer(text: &mut String, report: &Report) {
     if let Some(closure) = &report.closure {
         let _ = writeln!(
             text,
-            "layers sum to {} s, /proc/stat to {} s ({:+.1} %)",
+            "layers sum to {} s, the processors ran for {} s ({:+.1} %); their samples, before calibration, \
+             summed to {} s",
             seconds(closure.profile_cpu_s),
             seconds(closure.stat_cpu_s),
-            100.0 * closure.difference
+            100.0 * closure.difference,
+            seconds(closure.sampled_cpu_s)
         );
     }
     // A recording without processor time omits these lines.

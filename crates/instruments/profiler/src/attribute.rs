@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use perpacket_cost::{Charge, FunctionClass, KernelSymbols, Owner, Rules, SymbolId, charge_chain};
 
+/// The functions of the kernel that run softirqs; the first is that of Linux 6.10 and newer.
+const SOFTIRQ: [&str; 2] = ["handle_softirqs", "__do_softirq"];
+
 /// A call chain after it was resolved and charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedStack {
@@ -12,6 +15,8 @@ pub struct ResolvedStack {
     /// Whether the stack ran in an interrupt, a softirq or a kernel thread. Such work is not
     /// necessarily for the process that it interrupted.
     pub shared: bool,
+    /// Whether the stack ran in a softirq.
+    pub softirq: bool,
     /// The functions of the stack, leaf first; `None` for an address in no function.
     pub frames: Vec<Option<SymbolId>>,
 }
@@ -73,6 +78,10 @@ impl Attributor {
                 .iter()
                 .flatten()
                 .any(|class| class.interrupt_entry || class.dead_end),
+            softirq: frames
+                .iter()
+                .flatten()
+                .any(|&id| SOFTIRQ.contains(&self.symbols.name(id))),
             frames,
         }
     }

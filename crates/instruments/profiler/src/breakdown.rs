@@ -213,7 +213,7 @@ pub(crate) fn top_leaves(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use perpacket_cost::{KernelSymbols, Rules};
     use rustix::thread::gettid;
@@ -279,7 +279,7 @@ mod tests {
             .join()
             .unwrap();
         let results = [PassResult {
-            tally: collector.end(),
+            tally: collector.end(&BTreeMap::new()),
             activity: Activity::default(),
             group: crate::capture::GroupCounts::default(),
         }];

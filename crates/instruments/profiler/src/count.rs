@@ -4,9 +4,11 @@
 //! network namespace remains readable after the end of its process.
 
 mod interface;
+mod processors;
+mod queues;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -14,9 +16,13 @@ use perpacket_cost::{Directions, Window};
 use serde::Serialize;
 
 use crate::error::ProfileError;
-use interface::{devices, with_interrupts};
+use interface::devices;
+use processors::received;
+use queues::queues_of;
 
 pub use interface::Interface;
+pub use processors::{ProcessorActivity, Processors, Received};
+pub use queues::Queue;
 
 /// Ticks a second of the times in `/proc/stat` (`USER_HZ`, the same on every architecture Rust
 /// knows).
@@ -86,29 +92,75 @@ impl Sources {
     /// A file cannot be read.
     pub fn read(&mut self, cpus: &[usize]) -> Result<Snapshot, ProfileError> {
         let stat = self.stat.text()?;
+        let softnet = self.softnet.text()?;
+        let processors = Processors::parse(&stat, &softnet, cpus);
         let mut protocols = named_pairs(&self.snmp.text()?);
         protocols.extend(named_pairs(&self.netstat.text()?));
+        let mut devices = devices(&self.devices.text()?);
+        let mut queues = BTreeMap::new();
+        for (name, interface) in &mut devices {
+            let of_interface = queues_of(Path::new("/sys"), name);
+            let counts = of_interface.as_deref();
+            interface.interrupts = counts.map(|queues| queues.iter().map(Queue::interrupts).sum());
+            for queue in of_interface.into_iter().flatten() {
+                queues.insert(queue.irq, queue);
+            }
+        }
         Ok(Snapshot {
-            devices: with_interrupts(devices(&self.devices.text()?)),
+            devices,
+            queues,
             protocols,
-            backlog_drops: backlog_drops(&self.softnet.text()?),
-            processors: processors(&stat, cpus),
-            busy_ticks: busy_ticks(&stat, cpus),
+            backlog_drops: received(&softnet).map(|(_, counts)| counts.drops).sum(),
+            processors,
             context_switches: value_of(&stat, "ctxt"),
             page_faults: value_of(&self.vmstat.text()?, "pgfault"),
             softirqs: softirqs(&self.softirqs.text()?, cpus),
         })
     }
+
+    /// Reads only the times and the received packets of processors.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn processors(&mut self, cpus: &[usize]) -> Result<Processors, ProfileError> {
+        let softnet = self.softnet.text()?;
+        // Read the times last, because they are compared with those of the samples.
+        Ok(Processors::parse(&self.stat.text()?, &softnet, cpus))
+    }
+}
+
+/// The activity of processors, and the queues, of a machine since it started. `root` has its `proc`
+/// and `sys`.
+pub(crate) fn since_start(
+    root: &Path,
+) -> Result<(BTreeMap<usize, ProcessorActivity>, Vec<Queue>), ProfileError> {
+    let text = |path: &str| Source::open(root.join(path))?.text();
+    let stat = text("proc/stat")?;
+    let softnet = text("proc/net/softnet_stat")?;
+    let uptime = text("proc/uptime")?;
+    let uptime_s = uptime.split_ascii_whitespace().next();
+    let uptime_s = uptime_s.and_then(|word| word.parse().ok()).unwrap_or(0.0);
+    let sys = root.join("sys");
+    let net = sys.join("class/net");
+    let entries = fs::read_dir(&net).map_err(|source| ProfileError::file(&net, source))?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut queues: Vec<_> = names
+        .filter_map(|name| queues_of(&sys, &name))
+        .flatten()
+        .collect();
+    queues.sort_by_key(|queue| queue.irq);
+    Ok((processors::since_start(&stat, &softnet, uptime_s), queues))
 }
 
 /// The counts since the machine started.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     devices: BTreeMap<String, Interface>,
+    /// Queues by the number of their interrupt.
+    queues: BTreeMap<u32, Queue>,
     protocols: BTreeMap<String, u64>,
     backlog_drops: u64,
-    processors: Ticks,
-    busy_ticks: BTreeMap<usize, u64>,
+    processors: Processors,
     context_switches: u64,
     page_faults: u64,
     softirqs: BTreeMap<String, u64>,
@@ -122,17 +174,6 @@ pub enum InterruptSource {
     Interfaces,
     /// Runs of the softirq `NET_RX`. They are used if no interface has interrupts of its own.
     NetRx,
-}
-
-/// Processor time according to `/proc/stat`, in ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticks {
-    /// User, nice, system, interrupt and softirq time.
-    pub busy: u64,
-    /// Idle time, including the time of waiting for disks.
-    pub idle: u64,
-    /// Time that the hypervisor stole.
-    pub stolen: u64,
 }
 
 /// Numbers of dropped packets by place.
@@ -163,6 +204,8 @@ pub struct Activity {
     pub window: Window,
     /// Counts by interface. Interfaces without traffic are omitted.
     pub interfaces: BTreeMap<String, Interface>,
+    /// The queues of the interfaces, in the order of their interrupts' numbers.
+    pub queues: Vec<Queue>,
     /// Datagrams sent and received.
     pub datagrams: Directions,
     /// Retransmitted segments.
@@ -171,10 +214,8 @@ pub struct Activity {
     pub drops: Drops,
     /// Softirqs by name on the chosen processors.
     pub softirqs: BTreeMap<String, u64>,
-    /// Processor time according to `/proc/stat`.
-    pub ticks: Ticks,
-    /// Busy ticks of each processor that both snapshots have.
-    pub busy_ticks: BTreeMap<usize, u64>,
+    /// Times and received packets of each processor that both snapshots have.
+    pub processors: BTreeMap<usize, ProcessorActivity>,
 }
 
 /// TCP's counters of full queues and buffers in `/proc/net/netstat`.
@@ -192,6 +233,12 @@ impl Snapshot {
             devices,
             ..Self::default()
         }
+    }
+
+    /// Replaces the times and packets of processors by those of another moment.
+    #[must_use]
+    pub fn with_processors(self, processors: Processors) -> Self {
+        Self { processors, ..self }
     }
 
     /// Whether this snapshot is older: some of its counts are lower, and none is higher.
@@ -249,6 +296,11 @@ impl Snapshot {
         Activity {
             window,
             interfaces,
+            queues: later
+                .queues
+                .iter()
+                .map(|(irq, queue)| queue.since(self.queues.get(irq)))
+                .collect(),
             datagrams: Directions {
                 sent: grown("Udp.OutDatagrams"),
                 received: grown("Udp.InDatagrams"),
@@ -256,21 +308,7 @@ impl Snapshot {
             retransmitted: grown("Tcp.RetransSegs"),
             drops,
             softirqs: differences(&self.softirqs, &later.softirqs),
-            ticks: Ticks {
-                busy: later.processors.busy.saturating_sub(self.processors.busy),
-                idle: later.processors.idle.saturating_sub(self.processors.idle),
-                stolen: later
-                    .processors
-                    .stolen
-                    .saturating_sub(self.processors.stolen),
-            },
-            busy_ticks: later
-                .busy_ticks
-                .iter()
-                .filter_map(|(cpu, now)| {
-                    Some((*cpu, now.saturating_sub(*self.busy_ticks.get(cpu)?)))
-                })
-                .collect(),
+            processors: self.processors.until(&later.processors),
         }
     }
 }
@@ -330,70 +368,12 @@ fn named_pairs(text: &str) -> BTreeMap<String, u64> {
     values
 }
 
-/// The sum of the second column of `/proc/net/softnet_stat`. The file has one line for each
-/// processor, with hexadecimal numbers.
-fn backlog_drops(text: &str) -> u64 {
-    text.lines()
-        .filter_map(|line| line.split_ascii_whitespace().nth(1))
-        .filter_map(|field| u64::from_str_radix(field, 16).ok())
-        .sum()
-}
-
 fn value_of(text: &str, name: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(' '))
         .find(|&(key, _)| key == name)
         .and_then(|(_, value)| value.trim().parse().ok())
         .unwrap_or(0)
-}
-
-/// The times of each processor in `/proc/stat`: user, nice, system, idle, disk wait, interrupt,
-/// softirq, stolen.
-fn by_processor(stat: &str) -> impl Iterator<Item = (usize, Ticks)> {
-    stat.lines().filter_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let number = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
-        let times: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
-        let [
-            user,
-            nice,
-            system,
-            idle,
-            disk,
-            interrupt,
-            softirq,
-            stolen,
-            ..,
-        ] = times[..]
-        else {
-            return None;
-        };
-        let ticks = Ticks {
-            busy: user + nice + system + interrupt + softirq,
-            idle: idle + disk,
-            stolen,
-        };
-        Some((number, ticks))
-    })
-}
-
-/// The sum over some processors.
-fn processors(stat: &str, cpus: &[usize]) -> Ticks {
-    let mut sum = Ticks::default();
-    for (_, ticks) in by_processor(stat).filter(|(cpu, _)| cpus.contains(cpu)) {
-        sum.busy += ticks.busy;
-        sum.idle += ticks.idle;
-        sum.stolen += ticks.stolen;
-    }
-    sum
-}
-
-/// The busy ticks of each of some processors.
-fn busy_ticks(stat: &str, cpus: &[usize]) -> BTreeMap<usize, u64> {
-    by_processor(stat)
-        .filter(|(cpu, _)| cpus.contains(cpu))
-        .map(|(cpu, ticks)| (cpu, ticks.busy))
-        .collect()
 }
 
 /// Parses `/proc/softirqs`. The first line lists the processors. The line of each softirq has a
@@ -436,17 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_chosen_processors_count_and_waiting_is_not_busy() {
-        let stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 0 0\ncpu1 1 1 1 1 1 1 1 1 0 0\n";
-        let ticks = processors(stat, &[0]);
-        assert_eq!(
-            ticks,
-            Ticks {
-                busy: 19,
-                idle: 45,
-                stolen: 8
-            }
-        );
+    fn softirqs_count_on_the_chosen_processors_only() {
         let text = "      CPU0  CPU1\nNET_RX:  4  70\n";
         assert_eq!(softirqs(text, &[1])["net_rx"], 70);
     }

@@ -30,6 +30,8 @@
 pub mod attribute;
 pub mod bounded;
 mod breakdown;
+pub mod by_cpu;
+pub mod calibration;
 pub mod capture;
 pub mod cgroup;
 pub mod count;

@@ -1,17 +1,26 @@
 //! Notes on a report: what was not measured, what was measured indirectly, and what went wrong.
 
 use perpacket_cost::EventKind;
+use perpacket_linux::cpus;
 
 use crate::capture::Backend;
 use crate::passes::{Context, PassResult};
 use crate::report::Report;
 
-/// Largest difference from `/proc/stat`, and largest unclaimed share, for which there is no note.
+/// Largest difference from the run time, and largest unclaimed share, for which there is no note.
 const TOLERANCE: f64 = 0.02;
 
-/// Share of missing clock samples above which there is a note. A few samples are always missing at
-/// the window's edges.
+/// Share of idle time from which the idle loop of a processor must have samples.
 const MISSING_NOTABLE: f64 = 0.05;
+
+/// Share of the idle time that samples must show, or the idle loop counts as not sampled.
+const UNSAMPLED: f64 = 0.1;
+
+/// Difference of a processor's samples from its run time for which there is no note.
+const CALIBRATION_NOTABLE: f64 = 0.03;
+
+/// Longest list of processors in a note.
+const ROWS: usize = 8;
 
 /// Share of stolen time above which there is a note.
 const STOLEN_NOTABLE: f64 = 0.01;
@@ -63,17 +72,7 @@ fn about_samples(
             report.throttled
         ));
     }
-    if let Some(share) = report
-        .missing_share
-        .filter(|&share| share > MISSING_NOTABLE)
-    {
-        limits.push(format!(
-            "{:.0} % of the timer's samples are missing: this machine does not sample idle processors, \
-             and interrupts on them are missing; a busy loop of lowest priority on each \
-             processor (chrt -i 0) makes them visible",
-            100.0 * share
-        ));
-    }
+    about_processors(passes, limits);
     if !context.lacking.is_empty() {
         let names: Vec<_> = context.lacking.iter().map(|event| event.name()).collect();
         limits.push(format!(
@@ -141,31 +140,91 @@ fn about_symbols(report: &Report, context: &Context<'_>, limits: &mut Vec<String
     }
 }
 
+/// Processors whose samples fell short of their run time, and those whose idle loop has no samples.
+fn about_processors(passes: &[PassResult], limits: &mut Vec<String>) {
+    let time = passes
+        .iter()
+        .find(|pass| pass.tally.event == EventKind::CpuNs);
+    let Some(processors) = time.map(|pass| &pass.tally.processors) else {
+        return;
+    };
+    let (mut corrected, mut sparse, mut unsampled) = (Vec::new(), Vec::new(), Vec::new());
+    for (cpu, (_, calibration)) in processors {
+        let Some(activity) = calibration.activity else {
+            continue;
+        };
+        let far = calibration
+            .difference()
+            .filter(|share| share.abs() > CALIBRATION_NOTABLE);
+        let row = format!(
+            "{cpu}: {:.2} s of {:.2} s",
+            calibration.sampled_s,
+            activity.run_s()
+        );
+        match (far, calibration.factor) {
+            (Some(_), Some(factor)) => corrected.push(format!("{row}, times {factor:.2}")),
+            (Some(_), None) => sparse.push(row),
+            (None, _) => {}
+        }
+        let is_idle = activity.idle_s > MISSING_NOTABLE * activity.window_s;
+        if is_idle && calibration.sampled_idle_s < UNSAMPLED * activity.idle_s {
+            unsampled.push(*cpu);
+        }
+    }
+    if !corrected.is_empty() {
+        limits.push(format!(
+            "the samples of these processors do not sum to their run time, so they were multiplied \
+             by a factor ({})",
+            shortened(&corrected)
+        ));
+    }
+    if !sparse.is_empty() {
+        limits.push(format!(
+            "these processors have too few samples for their run time, and were not corrected ({}): \
+             sample longer or more often",
+            shortened(&sparse)
+        ));
+    }
+    if !unsampled.is_empty() {
+        limits.push(format!(
+            "this machine does not sample the idle loop of processors {}: interrupts there have no \
+             samples, and their time is divided among the layers that have; a busy loop of lowest \
+             priority on each processor (chrt -i 0) makes them visible",
+            cpus::format(&unsampled)
+        ));
+    }
+}
+
+/// The first rows, and the number of the others.
+fn shortened(rows: &[String]) -> String {
+    let shown = rows[..rows.len().min(ROWS)].join("; ");
+    match rows.len().saturating_sub(ROWS) {
+        0 => shown,
+        others => format!("{shown}; and {others} more"),
+    }
+}
+
 fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String>) {
     match &report.closure {
         Some(closure) if closure.difference.abs() > TOLERANCE.max(closure.resolution) => {
             limits.push(format!(
-                "the layers sum to {:.2} s and /proc/stat to {:.2} s: {:+.1} %, more than 2 %",
+                "the layers sum to {:.2} s, and the processors ran for {:.2} s: {:+.1} %",
                 closure.profile_cpu_s,
                 closure.stat_cpu_s,
                 100.0 * closure.difference
             ));
         }
-        Some(closure) if closure.difference.abs() > TOLERANCE => limits.push(format!(
-            "the layers and /proc/stat differ by {:+.1} %, but the ticks of /proc/stat are too \
-             coarse here to show a difference below {:.1} %",
-            100.0 * closure.difference,
-            100.0 * closure.resolution
-        )),
         Some(_) => {}
-        None => limits.push("the sum was not compared with /proc/stat".to_owned()),
+        None => limits.push("the sum was not compared with the processors' run time".to_owned()),
     }
-    let stolen: u64 = passes.iter().map(|pass| pass.activity.ticks.stolen).sum();
-    let all: u64 = passes
-        .iter()
-        .map(|pass| pass.activity.ticks.busy + pass.activity.ticks.idle)
-        .sum();
-    let share = stolen as f64 / (stolen + all).max(1) as f64;
+    let times = || {
+        passes
+            .iter()
+            .flat_map(|pass| pass.activity.processors.values())
+    };
+    let stolen_s: f64 = times().map(|time| time.stolen_s).sum();
+    let all_s: f64 = times().map(|time| time.window_s).sum();
+    let share = stolen_s / all_s.max(f64::MIN_POSITIVE);
     if share > STOLEN_NOTABLE {
         limits.push(format!(
             "the hypervisor ran other machines for {:.1} % of the time: costs include only part of the \

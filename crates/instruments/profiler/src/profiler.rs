@@ -284,6 +284,7 @@ impl Profiler {
         let before = self.sources.read(&self.cpus)?;
         // Read the requests last, because the server continues to answer requests.
         let requests_before = self.read_requests()?;
+        let before = before.with_processors(self.sources.processors(&self.cpus)?);
         source.start()?;
         let began = Instant::now();
         let mut end = None;
@@ -298,8 +299,9 @@ impl Profiler {
         }
         let group = source.stop()?;
         let duration_s = began.elapsed().as_secs_f64();
+        let processors = self.sources.processors(&self.cpus)?;
         let requests_after = self.read_requests()?;
-        let after = self.sources.read(&self.cpus)?;
+        let after = self.sources.read(&self.cpus)?.with_processors(processors);
         let collector = &mut self.collector;
         source.drain(&mut |record| collector.add(record))?;
         self.source = (self.events.passes.len() == 1).then_some(source);
@@ -308,7 +310,7 @@ impl Profiler {
             activity.window.requests = Some(before.until(after));
         }
         let result = PassResult {
-            tally: self.collector.end(),
+            tally: self.collector.end(&activity.processors),
             activity,
             group,
         };

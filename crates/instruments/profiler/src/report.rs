@@ -10,7 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::capture::Backend;
-use crate::count::{Drops, Interface, InterruptSource};
+use crate::count::{Drops, Interface, InterruptSource, Queue};
 
 /// Named values in a fixed order. They become a JSON object.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,18 +149,65 @@ pub struct Idle {
     pub share_of_time: f64,
 }
 
-/// Busy time compared with `/proc/stat`.
+/// Busy time compared with the run time of the processors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Closure {
-    /// Busy time according to samples.
+    /// The sum of the layers.
     pub profile_cpu_s: f64,
-    /// User, nice, system, interrupt and softirq time according to `/proc/stat`.
+    /// The window less the idle and stolen time of `/proc/stat`, over all processors. Its busy
+    /// columns are not used, because they count ticks.
     pub stat_cpu_s: f64,
     /// `profile_cpu_s / stat_cpu_s - 1`.
     pub difference: f64,
-    /// Uncertainty of `stat_cpu_s` as a share (two standard deviations), because ticks are samples
-    /// too.
+    /// Largest error of `stat_cpu_s`, as a share: idle times are in ticks of 10 ms.
     pub resolution: f64,
+    /// Busy time according to the samples, before each processor's samples were calibrated by its
+    /// run time.
+    pub sampled_cpu_s: f64,
+}
+
+/// One processor: its time, its samples and its packets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Processor {
+    /// Its number.
+    pub cpu: usize,
+    /// The window less its idle and stolen time.
+    pub run_s: f64,
+    /// `run_s` as a share of the window.
+    pub run_share: f64,
+    /// Busy time according to its samples.
+    pub sampled_s: f64,
+    /// The factor by which its busy samples were multiplied, so that they sum to `run_s`. Absent if
+    /// it had too few samples or ran too short a time; then its costs are those of the samples.
+    pub calibration: Option<f64>,
+    /// Share of each layer in its busy time, without zeros.
+    pub layers: Named<f64>,
+    /// Share of softirqs in its busy time.
+    pub softirq_share: f64,
+    /// Packets that it received in softirqs, loopback included.
+    pub packets: u64,
+    /// Its share of the packets that all processors received.
+    pub packet_share: f64,
+    /// Its busy time for each packet that it received.
+    pub cpu_ns_per_packet: Option<f64>,
+    /// How many times the softirq `NET_RX` stopped before its work was done.
+    pub squeezes: u64,
+    /// Packets dropped because its backlog was full.
+    pub drops: u64,
+}
+
+/// A queue of a network interface, and the processor that serves it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QueueLoad {
+    /// The queue and its interrupts by processor.
+    #[serde(flatten)]
+    pub queue: Queue,
+    /// Interrupts on all processors.
+    pub interrupts: u64,
+    /// The processor with the most of its interrupts; `null` if it had none.
+    pub served_by: Option<usize>,
+    /// Share of softirqs in the busy time of that processor.
+    pub softirq_share: Option<f64>,
 }
 
 /// The cost of profiling.
@@ -296,7 +343,13 @@ pub struct Report {
     /// Counts of each counter group; empty without counters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<BTreeMap<String, u64>>,
-    /// The sum of the layers compared with `/proc/stat`.
+    /// The processors, in the order of their numbers. Empty without the kernel's times.
+    pub processors: Vec<Processor>,
+    /// The queues of the interfaces, in the order of their interrupts' numbers.
+    pub queues: Vec<QueueLoad>,
+    /// Conclusions from the numbers, such as an imbalance of the processors.
+    pub findings: Vec<String>,
+    /// The sum of the layers compared with the run time of the processors.
     pub closure: Option<Closure>,
     /// The cost of profiling.
     pub overhead: Overhead,

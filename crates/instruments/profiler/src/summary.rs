@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use perpacket_cost::{Category, EventKind, HostStack, Kind, Layer, Region};
 
 use crate::breakdown::{modules, parts, processes, top_leaves};
+use crate::by_cpu::{closure, imbalance, processors, queues};
 use crate::capture::Backend;
-use crate::count::TICKS_PER_S;
 use crate::limits;
-use crate::passes::{Context, PassResult, Passes, SECOND_NS, part, per};
+use crate::passes::{Context, PassResult, Passes, part, per};
 use crate::report::{
-    Bytes, Closure, Cost, GroupTime, Idle, Interrupts, Named, Overhead, Packets, Report, ServerTime,
+    Bytes, Cost, GroupTime, Idle, Interrupts, Named, Overhead, Packets, Report, ServerTime,
 };
 use crate::tally::{Sums, Tally, busy, measured_layers, of_kind};
 
@@ -24,6 +24,7 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
     });
     let main = &passes.main.tally;
     let activity = &passes.main.activity;
+    let processors = processors(&passes);
     let mut report = Report {
         schema: 1,
         backend: context.backend,
@@ -74,6 +75,9 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
         skid_share: part(main.skid, main.kernel),
         skid_top: top_leaves(main, context.collector, |charge| charge.skid),
         counters: counters(passes.all),
+        queues: queues(&passes, &processors),
+        findings: imbalance(&processors).into_iter().collect(),
+        processors,
         closure: closure(&passes),
         overhead: overhead(&passes, context),
         exit_status: context.exit_status,
@@ -87,11 +91,14 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
 fn missing_share(passes: &Passes<'_>, context: &Context<'_>) -> Option<f64> {
     let is_sampled = context.backend != Backend::Accounts && context.samples_all;
     let time = passes.of(EventKind::CpuNs).filter(|_| is_sampled)?;
-    let expected = time.activity.window.duration_s
-        * f64::from(context.frequency_hz)
-        * context.cpus.len() as f64;
-    let found = time.tally.samples + time.tally.lost;
-    (expected > 0.0).then(|| (1.0 - found as f64 / expected).max(0.0))
+    // The periods of the processors' timers differ, so weights are compared, not numbers.
+    let expected_s = time.activity.window.duration_s * context.cpus.len() as f64;
+    let sampled = time.tally.processors.values();
+    let sampled_s: f64 = sampled
+        .map(|(_, calibration)| calibration.sampled_s + calibration.sampled_idle_s)
+        .sum();
+    let lost_s = time.tally.lost as f64 / f64::from(context.frequency_hz);
+    (expected_s > 0.0).then(|| (1.0 - (sampled_s + lost_s) / expected_s).max(0.0))
 }
 
 fn named<K: Copy, T, const N: usize>(
@@ -221,26 +228,6 @@ fn counters(passes: &[PassResult]) -> Vec<BTreeMap<String, u64>> {
     counted
         .map(|pass| pass.group.counts.iter().cloned().collect())
         .collect()
-}
-
-fn closure(passes: &Passes<'_>) -> Option<Closure> {
-    let pass = passes.of(EventKind::CpuNs)?;
-    let ticks = pass.activity.ticks;
-    let stat_cpu_s = ticks.busy as f64 / TICKS_PER_S;
-    let profile_cpu_s = pass.tally.busy() / SECOND_NS;
-    if ticks.busy == 0 {
-        return None;
-    }
-    // Each tick finds a processor busy or idle, so the number of busy ticks is a binomial variable.
-    let all = (ticks.busy + ticks.idle).max(1) as f64;
-    let busy_share = ticks.busy as f64 / all;
-    let deviation = (all * busy_share * (1.0 - busy_share)).sqrt();
-    Some(Closure {
-        profile_cpu_s,
-        stat_cpu_s,
-        difference: profile_cpu_s / stat_cpu_s - 1.0,
-        resolution: 2.0 * deviation / ticks.busy as f64,
-    })
 }
 
 fn overhead(passes: &Passes<'_>, context: &Context<'_>) -> Overhead {

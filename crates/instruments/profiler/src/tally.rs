@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use perpacket_cost::{Category, Charge, Clue, EventKind, Kind, Layer, PerKind, PerLayer};
 
 use crate::attribute::{Attributor, ResolvedStack};
+use crate::calibration::Calibration;
 use crate::capture::{Record, Sample};
 use crate::cgroup::{self, ControlGroups, Selector};
+use crate::count::ProcessorActivity;
 use crate::process::{GENERATED, ObjectId, Processes, file_name};
 
 /// Length of the slices of the window. Confidence intervals are computed from the slices.
@@ -33,12 +35,55 @@ pub struct Sums {
     pub chosen: f64,
     /// Work in interrupts, softirqs and kernel threads. It may be for any control group.
     pub shared: f64,
+    /// Work in softirqs.
+    pub softirq: f64,
 }
 
 impl Sums {
-    fn add(&mut self, charge: Charge, weight: f64) {
+    pub(crate) fn add(&mut self, charge: Charge, weight: f64) {
         self.cells[charge.layer][charge.kind] += weight;
         self.categories[charge.category as usize] += weight;
+    }
+
+    /// Adds other sums.
+    fn absorb(&mut self, other: &Self) {
+        for (layer, kinds) in other.cells.iter() {
+            for (kind, weight) in kinds.iter() {
+                self.cells[layer][kind] += weight;
+            }
+        }
+        for (own, more) in self.categories.iter_mut().zip(&other.categories) {
+            *own += more;
+        }
+        self.server_user += other.server_user;
+        self.chosen += other.chosen;
+        self.shared += other.shared;
+        self.softirq += other.softirq;
+    }
+
+    /// Multiplies the sums of the layers that `accepts` accepts.
+    fn scale(&mut self, factor: f64, accepts: impl Fn(Layer) -> bool) {
+        for layer in Layer::ALL.into_iter().filter(|&layer| accepts(layer)) {
+            for kind in Kind::ALL {
+                self.cells[layer][kind] *= factor;
+            }
+        }
+        let is_idle = |category: &Category| *category == Category::Idle;
+        for category in Category::ALL {
+            if accepts(Layer::Idle) == is_idle(&category) {
+                self.categories[category as usize] *= factor;
+            }
+        }
+        if !accepts(Layer::Idle) {
+            for sum in [
+                &mut self.server_user,
+                &mut self.chosen,
+                &mut self.shared,
+                &mut self.softirq,
+            ] {
+                *sum *= factor;
+            }
+        }
     }
 }
 
@@ -106,6 +151,10 @@ pub struct Tally {
     pub skid: f64,
     /// Samples of the measuring process.
     pub own: f64,
+    /// Number of samples outside the idle loop.
+    pub busy_samples: u64,
+    /// Sums of each processor, and the calibration of its samples.
+    pub processors: BTreeMap<usize, (Sums, Calibration)>,
 }
 
 impl Tally {
@@ -126,7 +175,80 @@ impl Tally {
             unclaimed: 0.0,
             skid: 0.0,
             own: 0.0,
+            busy_samples: 0,
+            processors: BTreeMap::new(),
         }
+    }
+
+    /// Time in the idle loop, or another event there.
+    #[must_use]
+    pub fn idle(&self) -> f64 {
+        let kinds = self.sums.cells[Layer::Idle].iter();
+        kinds.map(|(_, &weight)| weight).sum()
+    }
+
+    /// Multiplies the weights of the layers that `accepts` accepts: the idle loop or all others.
+    pub(crate) fn scale(&mut self, factor: f64, accepts: impl Fn(Layer) -> bool) {
+        self.sums.scale(factor, &accepts);
+        for sums in self.slices.values_mut() {
+            sums.scale(factor, &accepts);
+        }
+        for weight in self.codes.values_mut() {
+            if accepts(weight.charge.layer) {
+                weight.weight *= factor;
+            }
+        }
+        if accepts(Layer::Idle) {
+            return;
+        }
+        for layers in self.groups.values_mut() {
+            for layer in Layer::ALL {
+                layers[layer] *= factor;
+            }
+        }
+        for weight in self.threads.values_mut() {
+            *weight *= factor;
+        }
+        for sum in [
+            &mut self.kernel,
+            &mut self.unclaimed,
+            &mut self.skid,
+            &mut self.own,
+        ] {
+            *sum *= factor;
+        }
+    }
+
+    /// Adds the sums of one processor.
+    fn absorb(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.busy_samples += other.busy_samples;
+        self.sums.absorb(&other.sums);
+        for (slice, sums) in &other.slices {
+            self.slices.entry(*slice).or_default().absorb(sums);
+        }
+        for (group, layers) in &other.groups {
+            let own = self.groups.entry(*group).or_default();
+            for (layer, weight) in layers.iter() {
+                own[layer] += weight;
+            }
+        }
+        for (code, weight) in other.codes {
+            let own = self.codes.entry(code).or_insert(Weight {
+                samples: 0,
+                weight: 0.0,
+                ..weight
+            });
+            own.samples += weight.samples;
+            own.weight += weight.weight;
+        }
+        for (thread, weight) in other.threads {
+            *self.threads.entry(thread).or_default() += weight;
+        }
+        self.kernel += other.kernel;
+        self.unclaimed += other.unclaimed;
+        self.skid += other.skid;
+        self.own += other.own;
     }
 
     /// Everything except the idle loop.
@@ -196,7 +318,10 @@ pub struct Collector {
     /// The part of each thread of the server, if its name shows one.
     threads: HashMap<u32, Option<String>>,
     detail: Detail,
+    /// Records without a processor.
     tally: Tally,
+    /// Samples of each processor.
+    by_cpu: BTreeMap<u32, Tally>,
 }
 
 impl Collector {
@@ -216,6 +341,7 @@ impl Collector {
             threads: HashMap::new(),
             detail,
             tally: Tally::new(EventKind::CpuNs),
+            by_cpu: BTreeMap::new(),
         }
     }
 
@@ -267,8 +393,10 @@ impl Collector {
         self.stacks.clear();
         self.numbers.clear();
         // The codes of the tally are numbers of stacks.
-        self.tally.codes.clear();
-        self.tally.threads.clear();
+        for tally in self.by_cpu.values_mut() {
+            tally.codes.clear();
+            tally.threads.clear();
+        }
     }
 
     /// The number of stacks, processes and files that are stored.
@@ -322,12 +450,29 @@ impl Collector {
     /// Starts new sums of an event and discards the old ones.
     pub fn begin(&mut self, event: EventKind) {
         self.tally = Tally::new(event);
+        self.by_cpu.clear();
     }
 
-    /// Ends the sums and returns them.
-    pub fn end(&mut self) -> Tally {
+    /// Ends the sums and returns them. If the event is processor time, the samples of each processor
+    /// are calibrated by its `activity`.
+    pub fn end(&mut self, activity: &BTreeMap<usize, ProcessorActivity>) -> Tally {
         let event = self.tally.event;
-        std::mem::replace(&mut self.tally, Tally::new(event))
+        let mut all = std::mem::replace(&mut self.tally, Tally::new(event));
+        // A processor without samples still has its idle time.
+        for &cpu in activity.keys() {
+            self.by_cpu
+                .entry(cpu as u32)
+                .or_insert_with(|| Tally::new(event));
+        }
+        for (cpu, mut tally) in std::mem::take(&mut self.by_cpu) {
+            let cpu = cpu as usize;
+            let is_time = event == EventKind::CpuNs;
+            let activity = activity.get(&cpu).copied().filter(|_| is_time);
+            let calibration = Calibration::apply(&mut tally, activity);
+            all.processors.insert(cpu, (tally.sums, calibration));
+            all.absorb(tally);
+        }
+        all
     }
 
     /// Charges a record and adds it to the sums.
@@ -388,58 +533,58 @@ impl Collector {
         let is_own = self.own_pid == Some(sample.pid) && !belongs_to_the_network(charge.layer);
         if is_own {
             charge = Charge::other_program();
-            self.tally.own += weight;
         }
-        if !sample.user && charge.layer != Layer::Idle {
-            self.tally.kernel += weight;
-            self.tally.unclaimed += if charge.claimed { 0.0 } else { weight };
-            self.tally.skid += if is_skid { weight } else { 0.0 };
-        }
-        let slice = self
-            .tally
-            .slices
-            .entry(sample.time_ns / SLICE_NS)
-            .or_default();
-        slice.add(charge, weight);
-        self.tally.sums.add(charge, weight);
-        if charge.layer != Layer::Idle {
-            for sums in [&mut *slice, &mut self.tally.sums] {
-                sums.chosen += if is_chosen { weight } else { 0.0 };
-                sums.shared += if group == Group::Shared { weight } else { 0.0 };
-            }
-        }
+        let is_idle = charge.layer == Layer::Idle;
         // If there is a server, all other user code is charged to `other`.
         let has_server = self.server.is_some() || self.selector.is_some();
-        if has_server && charge.layer == Layer::User {
-            slice.server_user += weight;
-            self.tally.sums.server_user += weight;
-            self.thread(sample, code, weight);
+        let is_server = has_server && charge.layer == Layer::User;
+        let part = is_server.then(|| self.part_of(sample)).flatten();
+        let is_softirq = matches!(code, Code::Kernel(number) if self.stacks[number].softirq);
+        let event = self.tally.event;
+        let tally = self
+            .by_cpu
+            .entry(sample.cpu)
+            .or_insert_with(|| Tally::new(event));
+        tally.samples += 1;
+        let slice = tally.slices.entry(sample.time_ns / SLICE_NS).or_default();
+        let weight_if = |is_counted: bool| if is_counted { weight } else { 0.0 };
+        for sums in [slice, &mut tally.sums] {
+            sums.add(charge, weight);
+            sums.chosen += weight_if(is_chosen && !is_idle);
+            sums.shared += weight_if(group == Group::Shared && !is_idle);
+            sums.softirq += weight_if(is_softirq && !is_idle);
+            sums.server_user += weight_if(is_server);
         }
-        self.tally.samples += 1;
-        if charge.layer != Layer::Idle {
-            self.tally.groups.entry(group).or_default()[charge.layer] += weight;
+        tally.own += weight_if(is_own);
+        if !is_idle {
+            tally.busy_samples += 1;
+            tally.groups.entry(group).or_default()[charge.layer] += weight;
+        }
+        if !sample.user && !is_idle {
+            tally.kernel += weight;
+            tally.unclaimed += weight_if(!charge.claimed);
+            tally.skid += weight_if(is_skid);
         }
         if !keeps_code {
             return;
         }
-        let entry = self
-            .tally
-            .codes
-            .entry((sample.pid, code))
-            .or_insert(Weight {
-                charge,
-                group,
-                samples: 0,
-                weight: 0.0,
-            });
+        if let Some(part) = part {
+            *tally.threads.entry((sample.pid, code, part)).or_default() += weight;
+        }
+        let entry = tally.codes.entry((sample.pid, code)).or_insert(Weight {
+            charge,
+            group,
+            samples: 0,
+            weight: 0.0,
+        });
         entry.samples += 1;
         entry.weight += weight;
     }
 
-    /// Counts a sample of a thread that is a part of the application.
-    fn thread(&mut self, sample: &Sample<'_>, code: Code, weight: f64) {
+    /// The part of the application to which the name of a sample's thread assigns it.
+    fn part_of(&mut self, sample: &Sample<'_>) -> Option<String> {
         if self.detail != Detail::Offsets {
-            return;
+            return None;
         }
         let rules = self.attributor.rules();
         let part = self.threads.entry(sample.tid).or_insert_with(|| {
@@ -447,10 +592,7 @@ impl Collector {
             let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
             rules.part(Clue::Thread(name.trim_end())).map(str::to_owned)
         });
-        if let Some(part) = part {
-            let key = (sample.pid, code, part.clone());
-            *self.tally.threads.entry(key).or_default() += weight;
-        }
+        part.clone()
     }
 
     fn account(&mut self, time_ns: u64, charge: Charge, weight: f64) {

@@ -17,11 +17,12 @@ use perpacket_linux::cpus;
 use crate::bounded::Bounded;
 use crate::capture::accounts::Accounts;
 use crate::capture::events::{EventSet, Pass};
-use crate::capture::perf::Kernel;
+use crate::capture::perf::{Kernel, period_ns};
 use crate::capture::{Backend, EventProvider, EventSource};
 use crate::cgroup::{self, Selector};
-use crate::count::{Activity, Drops, Interface, Snapshot, Sources, TICKS_PER_S};
+use crate::count::{Activity, Drops, Interface, Snapshot, Sources};
 use crate::error::ProfileError;
+use crate::passes::SECOND_NS;
 use crate::profiler::{attributor, member, rules_of};
 use crate::settings::DEFAULT_FREQUENCY_HZ;
 use crate::tally::{Collector, Detail, Group, Tally};
@@ -119,7 +120,7 @@ pub struct Totals {
     pub retransmitted: u64,
     /// Packets dropped.
     pub drops: Drops,
-    /// Seconds that each processor was busy, by the kernel's accounts.
+    /// Seconds that each processor ran: the time less its idle and stolen time.
     pub busy_s: BTreeMap<usize, f64>,
     /// Share of the expected samples that were missing in the last minute; `None` without samples.
     pub missing_share: Option<f64>,
@@ -192,8 +193,8 @@ impl Totals {
         self.drops.backlog += activity.drops.backlog;
         self.drops.tcp += activity.drops.tcp;
         self.drops.udp += activity.drops.udp;
-        for (&cpu, &ticks) in &activity.busy_ticks {
-            *self.busy_s.entry(cpu).or_default() += ticks as f64 / TICKS_PER_S;
+        for (&cpu, processor) in &activity.processors {
+            *self.busy_s.entry(cpu).or_default() += processor.run_s();
         }
     }
 }
@@ -318,15 +319,18 @@ impl Watch {
         };
         let collector = &mut self.collector;
         let drained = source.drain(&mut |record| collector.add(record));
-        let tally = self.collector.end();
+        let tally = self.collector.end(&BTreeMap::new());
         self.totals.add_samples(&tally);
         if self.settings.by_cgroup {
             self.totals.add_groups(&tally, &mut self.collector);
         }
         self.collector.limit_stacks(STACK_LIMIT);
         if self.totals.backend != Backend::Accounts {
-            self.totals.expected_samples +=
-                elapsed_s * f64::from(self.settings.frequency_hz) * self.cpus.len() as f64;
+            let cpus = self.cpus.iter();
+            let per_s: f64 = cpus
+                .map(|&cpu| SECOND_NS / period_ns(self.settings.frequency_hz, cpu) as f64)
+                .sum();
+            self.totals.expected_samples += elapsed_s * per_s;
         }
         if let Err(error) = drained {
             self.failures.insert("samples", error.to_string());

@@ -19,6 +19,24 @@ pub const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// Difference between the longest and the shortest period of the processors' timers, as a share.
+const PERIOD_SPREAD: f64 = 0.1;
+
+/// The golden ratio. The fractions of its multiples have the largest distances from each other
+/// (Knuth, *The Art of Computer Programming* 3, 6.4).
+const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
+
+/// The period of a processor's timer.
+///
+/// Timers of one period interrupt the processors at a constant distance. While the first interrupt
+/// runs, a process on another processor waits for an answer, so the second interrupt always finds
+/// that processor asleep. Timers of different periods meet the processors at all distances.
+pub(crate) fn period_ns(hertz: u32, cpu: usize) -> u64 {
+    let turn = (cpu as f64 * GOLDEN_RATIO).fract();
+    let period_ns = SECOND_NS as f64 / f64::from(hertz.max(1));
+    (period_ns * (1.0 + PERIOD_SPREAD * (0.5 - turn))) as u64
+}
+
 /// The kernel of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
@@ -47,7 +65,7 @@ impl EventProvider for Kernel {
 /// # Errors
 /// Why it does not open.
 pub fn try_open(event: EventKind, cpu: usize) -> io::Result<()> {
-    Event::open(&attributes(event, None, false)?, cpu, None).map(drop)
+    Event::open(&attributes(event, None, false, cpu)?, cpu, None).map(drop)
 }
 
 /// Whether the events of a pass can be opened together on a processor.
@@ -61,6 +79,7 @@ fn attributes(
     event: EventKind,
     rate: Option<Rate>,
     processes: bool,
+    cpu: usize,
 ) -> io::Result<perf_event_attr> {
     let (kind, number) = kernel_event(event).ok_or(io::ErrorKind::Unsupported)?;
     let mut attr = perf_event_attr {
@@ -92,7 +111,7 @@ fn attributes(
     // A timer has a fixed period. For a counter, the kernel adjusts the period to the frequency.
     match (event, rate) {
         (EventKind::CpuNs, Rate::Hertz(hertz)) => {
-            attr.__bindgen_anon_1.sample_period = SECOND_NS / u64::from(hertz.max(1));
+            attr.__bindgen_anon_1.sample_period = period_ns(hertz, cpu);
         }
         (_, Rate::Hertz(hertz)) => {
             attr.set_freq(1);
@@ -164,14 +183,14 @@ impl PerfSource {
 impl CpuEvents {
     fn open(pass: &Pass, cpu: usize, processes: bool) -> Result<Self, ProfileError> {
         let failed = |event: EventKind| move |source| open_error(event, cpu, source);
-        let leader = attributes(pass.sample, Some(pass.rate), processes)
+        let leader = attributes(pass.sample, Some(pass.rate), processes, cpu)
             .and_then(|attr| open_sampled(attr, cpu))
             .map_err(failed(pass.sample))?;
         let members = pass
             .count
             .iter()
             .map(|&event| {
-                attributes(event, None, false)
+                attributes(event, None, false, cpu)
                     .and_then(|attr| Event::open(&attr, cpu, Some(&leader)))
                     .map_err(failed(event))
             })
@@ -306,6 +325,16 @@ mod tests {
         source.start().unwrap();
         let counts = source.stop().unwrap().counts;
         assert!(counts.len() == 2 && counts.iter().all(|(_, count)| *count > 0));
+    }
+
+    #[test]
+    fn the_timers_of_many_processors_have_different_periods_near_the_demanded_one() {
+        let mut periods: Vec<_> = (0..256).map(|cpu| period_ns(997, cpu)).collect();
+        let mean = periods.iter().sum::<u64>() as f64 / 256.0;
+        assert!((mean * 997.0 / 1e9 - 1.0).abs() < 0.001, "{mean}");
+        periods.sort_unstable();
+        // A distance of 100 ns moves one timer past another in at most 10 s.
+        assert!(periods.windows(2).all(|pair| pair[1] - pair[0] >= 100));
     }
 
     #[test]

@@ -1,8 +1,6 @@
-//! The counts of network interfaces, and the interrupts of their queues.
+//! The counts of network interfaces.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use perpacket_linux::interface::counts;
 use serde::Serialize;
@@ -84,38 +82,6 @@ pub(super) fn devices(text: &str) -> BTreeMap<String, Interface> {
         .collect()
 }
 
-pub(super) fn with_interrupts(
-    mut devices: BTreeMap<String, Interface>,
-) -> BTreeMap<String, Interface> {
-    for (name, interface) in &mut devices {
-        interface.interrupts = interrupts_of(Path::new("/sys"), name);
-    }
-    devices
-}
-
-/// The interrupts of an interface; `None` if sysfs lists none. The interrupts of a virtio interface
-/// belong to the PCI device that contains it.
-fn interrupts_of(sys: &Path, interface: &str) -> Option<u64> {
-    let device = sys.join("class/net").join(interface).join("device");
-    let device = device.canonicalize().ok()?;
-    let numbers = device
-        .ancestors()
-        .take(2)
-        .find_map(|folder| fs::read_dir(folder.join("msi_irqs")).ok())?;
-    let counts = numbers.filter_map(|number| {
-        // The file has one count for each processor: Documentation/ABI/testing/sysfs-kernel-irq.
-        let folder = sys.join("kernel/irq").join(number.ok()?.file_name());
-        let text = fs::read_to_string(folder.join("per_cpu_count")).ok()?;
-        let counts = text.trim().split(',');
-        Some(
-            counts
-                .filter_map(|count| count.parse::<u64>().ok())
-                .sum::<u64>(),
-        )
-    });
-    Some(counts.sum())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,27 +92,6 @@ mod tests {
         let lo = devices(text)["lo"];
         assert_eq!((lo.packets_received, lo.bytes_received), (5, 100));
         assert_eq!((lo.packets_sent, lo.bytes_sent, lo.drops), (6, 200, 3));
-    }
-
-    #[test]
-    fn the_interrupts_of_an_interface_are_summed_over_its_queues_and_processors() {
-        let sys = tempfile::tempdir().unwrap();
-        let file = |path: &str, text: &str| {
-            let path = sys.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        file("devices/pci/msi_irqs/40", "msi");
-        file("devices/pci/msi_irqs/41", "msi");
-        file("kernel/irq/40/per_cpu_count", "3,4\n");
-        file("kernel/irq/41/per_cpu_count", "0,5\n");
-        file("devices/pci/virtio3/uevent", "");
-        file("class/net/eth0/uevent", "");
-        file("class/net/veth0/uevent", "");
-        let device = sys.path().join("class/net/eth0/device");
-        std::os::unix::fs::symlink("../../../devices/pci/virtio3", device).unwrap();
-        assert_eq!(interrupts_of(sys.path(), "eth0"), Some(12));
-        assert_eq!(interrupts_of(sys.path(), "veth0"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod links;
 mod sample;
 mod snapshots;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -173,7 +173,7 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
             });
         }
         results.push(PassResult {
-            tally: collector.end(),
+            tally: collector.end(&BTreeMap::new()),
             activity: activity.clone(),
             group: GroupCounts::default(),
         });

@@ -1,0 +1,281 @@
+"""A profile's busy time by processor over the window less idle, in cases where processors sleep.
+
+    .venv/bin/python benches/processor_time.py
+    .venv/bin/python benches/processor_time.py --runs 1 --only ping-pong
+
+In each case the server runs on processor 0 and its client on processor 1, and both sleep and wake
+often. A processor's yardstick is the window less the `idle` of /proc/stat, exact where
+the tick stops. The program reads it beside the profile. It prints, by processor, the samples
+and the calibrated time over the yardstick, and the samples of the server's process over its
+/proc/PID/schedstat.
+
+The cases `duty-long` and `duty-short` have the same true cost: a process that works half of the
+time, in turns of 50 ms and of 50 us. If the samples of the second show less, then a trial of a
+change that makes a server sleep more often is biased.
+
+The exit status is 1 if the calibrated time of a processor is more than 3 % from its yardstick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from perpacket.measure import agent
+
+BAR = 0.03
+"""Largest distance of a processor's calibrated time from its yardstick."""
+
+PORT = 18_443
+SERVER_CPU, CLIENT_CPU = 0, 1
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+PING_PONG = """
+import os, socket, sys
+os.sched_setaffinity(0, {int(sys.argv[2])})
+address = ("127.0.0.1", int(sys.argv[3]))
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if sys.argv[1] == "server":
+    udp.bind(address)
+    while True:
+        data, client = udp.recvfrom(64)
+        udp.sendto(data, client)
+udp.settimeout(0.1)
+udp.connect(address)
+while True:
+    udp.send(bytes(32))
+    try:
+        udp.recv(64)
+    except OSError:
+        pass
+"""
+
+DUTY = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+turn_s = float(sys.argv[2])
+while True:
+    end = time.thread_time() + turn_s
+    while time.thread_time() < end:
+        pass
+    time.sleep(turn_s)
+"""
+
+GO_TLS = """
+package main
+
+import "net/http"
+
+func main() {
+	page := make([]byte, 1024)
+	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.Write(page) })
+	panic(http.ListenAndServeTLS("127.0.0.1:PORT", "cert.pem", "key.pem", nil))
+}
+"""
+
+NODE = """
+const page = Buffer.alloc(1024);
+require("http").createServer((_, response) => response.end(page)).listen(PORT, "127.0.0.1");
+"""
+
+NGINX = """
+daemon off; master_process off; pid nginx.pid; error_log stderr;
+events {}
+http { access_log off; server { listen 127.0.0.1:PORT; location / { return 200 "hello"; } } }
+"""
+
+Case = tuple[list[str], list[str]]
+"""The commands of the server and of its client, without their processors."""
+
+
+def python(program: str, *arguments: object) -> list[str]:
+    """A command that runs a Python program."""
+    return [sys.executable, "-c", program, *map(str, arguments)]
+
+
+def wrk(scheme: str, connections: int = 4) -> list[str]:
+    """A client that keeps some connections busy."""
+    url = f"{scheme}://127.0.0.1:{PORT}/"
+    return ["wrk", "-t", "1", "-c", str(connections), "-d", "3600", url]
+
+
+def ping_pong(folder: Path) -> Case:
+    """32 bytes over UDP, there and back."""
+    program = folder / "ping_pong.py"
+    program.write_text(PING_PONG)
+    run = [sys.executable, str(program)]
+    return (
+        [*run, "server", str(SERVER_CPU), str(PORT)],
+        [*run, "client", str(CLIENT_CPU), str(PORT)],
+    )
+
+
+def nginx(folder: Path) -> Case:
+    """A short response over HTTP."""
+    (folder / "nginx.conf").write_text(NGINX.replace("PORT", str(PORT)))
+    return ["nginx", "-p", str(folder), "-c", "nginx.conf"], wrk("http")
+
+
+def go_tls(folder: Path) -> Case:
+    """1 KiB over HTTPS from Go's net/http."""
+    (folder / "main.go").write_text(GO_TLS.replace("PORT", str(PORT)))
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=bench"]
+    files = ["-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run([*request, *files], cwd=folder, check=True, capture_output=True)
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    subprocess.run([go, "build", "-o", "server", "main.go"], cwd=folder, check=True)
+    return ["./server"], wrk("https")
+
+
+def node(folder: Path) -> Case:
+    """1 KiB over HTTP from Node."""
+    (folder / "server.js").write_text(NODE.replace("PORT", str(PORT)))
+    return ["node", "server.js"], wrk("http")
+
+
+def perpacket(_folder: Path) -> Case:
+    """The agent as server and client, at a rate that leaves both asleep half of the time."""
+    executable = str(agent.find())
+    listen = f"127.0.0.1:{PORT}"
+    server = [executable, "serve", "web", "--routes", "--architecture", "single"]
+    load = [executable, "load", "http", f"http://{listen}/work?us=20"]
+    options = ["--connections", "8", "--rate", "8000", "--duration", "1h", "--quiet"]
+    return [*server, "--listen", listen, "--quiet"], [*load, *options]
+
+
+def duty(turn_s: float) -> Callable[[Path], Case]:
+    """Processes that work and sleep in turns of this length."""
+    return lambda _: (python(DUTY, SERVER_CPU, turn_s), python(DUTY, CLIENT_CPU, turn_s))
+
+
+CASES: dict[str, Callable[[Path], Case]] = {
+    "ping-pong": ping_pong,
+    "nginx": nginx,
+    "go-tls": go_tls,
+    "node": node,
+    "perpacket": perpacket,
+    "duty-long": duty(0.05),
+    "duty-short": duty(5e-5),
+}
+
+
+@contextmanager
+def running(command: list[str], cpu: int, folder: Path) -> Iterator[int]:
+    """A command on one processor; its process id."""
+    pinned = ["taskset", "-c", str(cpu), *command]
+    process = subprocess.Popen(
+        pinned, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        time.sleep(1)
+        if process.poll() is not None:
+            sys.exit(f"{' '.join(command)}: ended at once with status {process.returncode}")
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def idle_s() -> dict[int, float]:
+    """Idle time of each processor so far."""
+    times = {}
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            times[int(name[3:])] = (int(fields[3]) + int(fields[4])) / TICKS_PER_S
+    return times
+
+
+def ran_s(pid: int) -> float:
+    """Run time of all threads of a process so far."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def reading(pid: int) -> tuple[float, dict[int, float], float]:
+    """The moment, the idle times of the processors, and the run time of the process."""
+    return time.monotonic(), idle_s(), ran_s(pid)
+
+
+def profiles(pid: int, duration_s: float, frequency: int, runs: int) -> Iterator[dict[str, float]]:
+    """Profile window after window; ratios to the yardsticks by name.
+
+    The yardsticks are read when a window's line arrives, so they cover the same time as the window.
+    The first window only starts them.
+    """
+    command = [str(agent.find()), "profile", "--pid", str(pid), "--every", f"{duration_s}s"]
+    length = f"{duration_s * (runs + 1) + 0.1}s"
+    options = ["--duration", length, "--frequency", str(frequency), "--format", "json", "--quiet"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        before = None
+        for line in process.stdout:
+            after = reading(pid)
+            if before is not None:
+                yield ratios(json.loads(line), pid, before, after)
+            before = after
+
+
+def ratios(
+    report: dict[str, Any],
+    pid: int,
+    before: tuple[float, dict[int, float], float],
+    after: tuple[float, dict[int, float], float],
+) -> dict[str, float]:
+    """The times of a report over the yardsticks between two readings."""
+    (began, idle, ran), (ended, idle_after, ran_after) = before, after
+    scale = report["window_s"] / (ended - began)
+    found = {}
+    for row in report["processors"]:
+        cpu = row["cpu"]
+        yardstick_s = (ended - began - (idle_after[cpu] - idle[cpu])) * scale
+        found[f"cpu {cpu} run s"] = yardstick_s
+        found[f"cpu {cpu} sampled"] = row["sampled_s"] / yardstick_s
+        if row["calibration"] is not None:
+            found[f"cpu {cpu} calibrated"] = row["sampled_s"] * row["calibration"] / yardstick_s
+    mine = [row for row in report["processes"] if row["pid"] == pid]
+    of_process = sum(row["user_cpu_s"] + row["kernel_cpu_s"] for row in mine)
+    found["process"] = of_process / ((ran_after - ran) * scale)
+    return found
+
+
+def main() -> int:
+    """Run the cases and print their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--duration", type=float, default=4.0, help="seconds of a profile")
+    parser.add_argument("--frequency", type=int, default=997)
+    parser.add_argument("--only", choices=CASES, action="append")
+    arguments = parser.parse_args()
+    print(f"Linux {platform.release()}, {os.cpu_count()} processors, {arguments.frequency} Hz")
+    broken = 0
+    for name in arguments.only or CASES:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            server, client = CASES[name](Path(folder))
+            pid = stack.enter_context(running(server, SERVER_CPU, Path(folder)))
+            stack.enter_context(running(client, CLIENT_CPU, Path(folder)))
+            length = arguments.duration, arguments.frequency, arguments.runs
+            rows = list(profiles(pid, *length))
+        print(f"{name}: {len(rows)} runs, least to largest")
+        for key in sorted({key for row in rows for key in row}):
+            values = sorted(row[key] for row in rows if key in row)
+            print(f"  {key:<18} {values[0]:.3f} to {values[-1]:.3f}, {len(values)} values")
+            if key.endswith("calibrated"):
+                broken += sum(abs(value - 1) > BAR for value in values)
+    print(f"calibrated times more than {100 * BAR:.0f} % from their yardstick: {broken}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
