@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -19,13 +20,16 @@ from perpacket.advise import (
     expression,
     facts,
     glance,
+    links,
     listening,
     observation,
     profile,
     servers,
 )
 from perpacket.advise.advice import Advice, NotApplicable, advise, judge
+from perpacket.advise.counters import Counters, Processor
 from perpacket.advise.expression import NotReadable
+from perpacket.advise.limit import What
 from perpacket.advise.links import Link
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation
@@ -106,8 +110,8 @@ def seen(
         return (settings or {})[name]
 
     measured = Profile(document(**(counted or {})), tuple(folded(stacks)))
-    links = {"eth0": Link("eth0", 1500, "hardware", 1, "fq")}
-    return Observation(measured, NetworkScope(), links, read, server, interfaces=("eth0",))
+    present = {"eth0": Link("eth0", 1500, "hardware", 1, "fq")}
+    return Observation(measured, NetworkScope(), present, read, server, interfaces=("eth0",))
 
 
 # Expressions.
@@ -316,6 +320,99 @@ def test_a_busy_server_is_advised_also_if_its_own_code_dominates() -> None:
     assert advise(of_time(user=2.0, tcp=1.0)).not_applicable
     named = replace(of_time(user=4.98, tcp=0.02), pid=1)
     assert advise(named).not_applicable
+
+
+def at(
+    time_s: float,
+    idle_s: tuple[float, ...] = (0.0, 0.0),
+    *,
+    thread_s: float = 0.0,
+    queue: links.Queue | None = None,
+    unsent: int = 0,
+    opened: int = 0,
+) -> Counters:
+    """Counters of a machine with two processors, at a moment."""
+    processors = {f"cpu{n}": Processor(0, round(100 * time_s), s) for n, s in enumerate(idle_s)}
+    tcp = {"PassiveOpens": opened, "ActiveOpens": 2 * opened}
+    queues = {} if queue is None else {"eth0": queue}
+    return Counters(time_s, processors, {7: thread_s}, tcp, queues, 10, unsent)
+
+
+TBF = (links.Queue("tbf", 100, 0, 3000), links.Queue("tbf", 5100, 40, 64_000))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what", "text"),
+    [
+        (at(0, queue=TBF[0]), at(5, queue=TBF[1]), What.QUEUEING, "tbf of eth0: it delayed"),
+        (at(0), at(5, (0.1, 0.2)), What.ALL, "all processors: they are 97 % busy"),
+        (at(0), at(5, (0.1, 4.0)), What.ONE, "cpu0 is 98 % busy, and all together 59 %"),
+        (at(0), at(5, (2.5, 2.4), thread_s=4.9), What.ONE, "a thread of the server runs 98 %"),
+        (at(0, unsent=8), at(5, (3.0, 3.0), unsent=9), What.CLIENT, "9 of 10 connections"),
+        (at(0, unsent=8), at(5, (3.0, 4.0)), What.NOTHING, "busiest processor is 40 % busy"),
+        (at(0, queue=TBF[0]), at(5, (0, 0), queue=TBF[0]), What.ALL, "100 % busy"),
+    ],
+)
+def test_advice_begins_with_what_limits(
+    before: Counters, after: Counters, what: What, text: str
+) -> None:
+    report = advise(replace(seen(), before=before, after=after))
+    assert report.limit is not None
+    assert report.limit.what is what
+    first = " ".join(itertools.takewhile(bool, shown.lines(report, 400))).split(" 5.0 s")[0]
+    assert first.startswith("The limit: ")
+    assert text in first
+    assert ("do not raise it" in first) == (what not in (What.ONE, What.ALL))
+    document = shown.document(report)["limit"]
+    assert document == {"what": what.value, "text": report.limit.text}
+
+
+def test_a_stored_profile_has_no_limit() -> None:
+    assert advise(seen()).limit is None
+    assert "limit" not in next(iter(shown.lines(advise(seen()), 300)))
+
+
+def test_requests_a_connection_come_from_counts_or_are_not_judged() -> None:
+    """haproxy with http-server-close: two connections to servers for each request of a client."""
+    haproxy = Server("haproxy", 7, (), {}, "perpacket knows no options of haproxy")
+    stacks = (*STACKS, "haproxy;do_syscall_64;__sys_accept4;inet_csk_accept 200")
+    measured = Profile({**document(), "requests": 1000}, tuple(folded(stacks)))
+    counted = replace(
+        seen(server=haproxy), profile=measured, before=at(0), after=at(5, opened=1000)
+    )
+    found = {one.change.name: one for one in advise(counted).advice}
+    assert "haproxy accepts 1.00 connections of clients for each request" in (
+        found["connection-reuse"].evidence
+    )
+    assert "haproxy opens 2.00 connections" in found["upstream-reuse"].evidence
+    kept = replace(counted, after=at(5, opened=10))
+    reasons = {one.change.name: one.reason for one in advise(kept).not_applicable}
+    assert "accepts 0.01 connections" in reasons["connection-reuse"]
+    without = advise(replace(counted, profile=seen().profile)).not_applicable
+    unread = {one.change.name: one for one in without if one.is_unread}
+    for name in ("connection-reuse", "upstream-reuse"):
+        assert unread[name].reason == "requests were not counted: `--requests URL`"
+
+
+def test_an_nginx_that_closes_connections_is_told_to_keep_them(tmp_path: Path) -> None:
+    stacks = (*STACKS, "nginx;do_syscall_64;__sys_accept4;inet_csk_accept 200")
+    server = Server("nginx", 7, (), {"keepalive": "off"})
+    found = {one.change.name: one for one in advise(seen(server=server, stacks=stacks)).advice}
+    assert "closes each connection after one response" in found["keepalive"].evidence
+    assert found["keepalive"].command.startswith("perpacket trial keepalive=on")
+    for text, expected in (("0", "off"), ("0s", "off"), ("65", "on"), ("75s 60s", "on")):
+        configuration = f"http {{ server {{ keepalive_timeout {text}; listen 80; }} }}"
+        (tmp_path / "nginx.conf").write_text(configuration)
+        options = servers.nginx_options(tuple(servers.read(str(tmp_path / "nginx.conf"))), 2)
+        assert options["keepalive"] == expected, text
+
+
+def test_bytes_are_not_divided_by_received_frames() -> None:
+    """Half of the received frames are acknowledgments, so they are no requests."""
+    server = Server("nginx", 7, (), {"sendfile": "off"})
+    found = {one.change.name: one for one in advise(seen(server=server)).not_applicable}
+    assert found["sendfile"].is_unread
+    assert "requests were not counted" in found["sendfile"].reason
 
 
 def test_samples_of_idle_processors_are_no_samples_of_a_layer() -> None:

@@ -19,6 +19,7 @@ from perpacket.advise import (
     settings,
 )
 from perpacket.advise.advice import Report, advise
+from perpacket.advise.limit import What
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import MachineLacks, PerpacketError
 from perpacket.measure import agent
@@ -168,7 +169,34 @@ def test_the_access_log_of_nginx_is_first_with_small_files(
     report = observed(pid)
     assert names_of(report)[0] == "access-log"
     sendfile = next(one for one in report.not_applicable if one.change.name == "sendfile")
-    assert "the server would send header and file by two calls" in sendfile.reason
+    assert "requests were not counted" in sendfile.reason
+
+
+@pytest.mark.live
+def test_a_token_bucket_is_the_limit_and_requests_are_counted_in_the_namespace(
+    bed: Bed, programs: str, site: Path
+) -> None:
+    need("perf")
+    listen = f"{SERVER}:7004"
+    pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
+    bed.wait_for(pid, 7004)
+    subprocess.run(["ip", "-n", bed.server, "link", "set", "lo", "up"], check=True)
+    shape = ["tc", "-n", bed.server, "qdisc", "add", "dev", "eth0", "root", "tbf"]
+    shaped = subprocess.run(
+        [*shape, "rate", "20mbit", "burst", "16kb", "latency", "50ms"], check=False
+    )
+    if shaped.returncode:
+        skip("netns", "the kernel has no tbf")
+    load(bed, programs, f"http://{listen}/small.html")
+    seen = observation.observe(2.0, pid, "", f"http://{listen}/.perpacket/report")
+    report = advise(seen)
+    assert report.limit is not None
+    assert report.limit.what is What.QUEUEING, report.limit
+    assert "tbf of eth0" in report.limit.text
+    assert seen.profile.number("requests") > 100
+    reasons = {one.change.name: one.reason for one in report.not_applicable}
+    if not seen.profile.too_few_samples:
+        assert "accepts 0.00 connections of clients" in reasons["connection-reuse"]
 
 
 @pytest.mark.live

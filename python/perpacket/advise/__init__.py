@@ -4,6 +4,8 @@
     catalogue.py    the catalogue, read and checked
     expression.py   the expressions in which changes state their evidence and bounds
     facts.py        the numbers and settings that expressions use
+    counters.py     counters of the kernel at a moment
+    limit.py        what limits the traffic
     observation.py  the sources of facts: a profile, the kernel's counters around it, the server
     profile.py      a profile with its call chains
     links.py        the interfaces of a network namespace

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perpacket import server_cost
-from perpacket.advise import bounds, catalogue, expression
+from perpacket.advise import bounds, catalogue, expression, limit
 from perpacket.advise.catalogue import Change
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.facts import Facts
+from perpacket.advise.limit import Limit
 from perpacket.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Report:
 
     All other shares are shares of these samples.
     """
+    limit: Limit | None = None
+    """What limits the traffic; None for a stored profile."""
 
     @property
     def first(self) -> Advice | None:
@@ -95,8 +98,13 @@ class Report:
 
 
 def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Report:
-    """Judge every change of the catalogue; raises `RunFailed` if the profile shows no cost."""
-    require_load(seen)
+    """Judge every change of the catalogue; raises `RunFailed` if the profile shows no cost.
+
+    A server that waits for a shaper or for its clients may be idle, and the report names the limit.
+    """
+    what_limits = limit.of(seen)
+    if what_limits is None or not what_limits.is_elsewhere:
+        require_load(seen)
     found = catalogue.load() if changes is None else changes
     judged = [judge(seen, change, name) for change, name in _questions(seen, found)]
     applies = [one for one in judged if isinstance(one, Advice)]
@@ -113,6 +121,7 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
         samples if isinstance(samples, int) else 0,
         tuple(map(str, limits)) if isinstance(limits, list) else (),
         seen.profile.path_share,
+        what_limits,
     )
 
 

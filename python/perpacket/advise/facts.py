@@ -12,6 +12,7 @@ from pathlib import Path
 
 from perpacket.advise import links, observation
 from perpacket.advise.catalogue import Change
+from perpacket.advise.counters import Counters
 from perpacket.advise.expression import Function, NotReadable, Value
 from perpacket.advise.observation import Observation
 from perpacket.advise.settings.files import controls
@@ -139,14 +140,8 @@ def _part(facts: Facts) -> float:
 
 
 def _response_bytes(facts: Facts) -> float:
-    """Bytes sent per request, or per received frame if requests are not counted."""
-    measured = facts.seen.profile
-    name = facts.interface
-    sent = measured.number("interfaces", name, "bytes_sent") if name else 0.0
-    try:
-        return _ratio(sent, measured.number("requests"), "requests")
-    except NotReadable:
-        return _ratio(sent, facts.number("received_frames"), "received frames")
+    """Bytes sent per request. Received frames are no requests: some are acknowledgments."""
+    return _ratio(facts.carried("bytes_sent"), _requests(facts), "requests")
 
 
 def _interrupts_per_frame(facts: Facts) -> float:
@@ -157,29 +152,35 @@ def _interrupts_per_frame(facts: Facts) -> float:
     return _ratio(count, facts.number("received_frames"), "received frames")
 
 
-def _counters(facts: Facts) -> tuple[observation.Counters, observation.Counters]:
+def _counters(facts: Facts) -> tuple[Counters, Counters]:
     if facts.seen.before is None or facts.seen.after is None:
-        raise NotReadable("a stored profile has no counters of processors")
+        raise NotReadable("a stored profile has no counters of processors and connections")
     return facts.seen.before, facts.seen.after
 
 
 def _busiest_softirq(facts: Facts) -> float:
     before, after = _counters(facts)
     shares = [
-        (softirq - before.softirq[cpu][0]) / max(1, total - before.softirq[cpu][1])
-        for cpu, (softirq, total) in after.softirq.items()
-        if cpu in before.softirq
+        (now.softirq_ticks - then.softirq_ticks) / max(1, now.all_ticks - then.all_ticks)
+        for cpu, now in after.processors.items()
+        if (then := before.processors.get(cpu)) is not None
     ]
     return max(shares, default=0.0)
 
 
-def _connections_per_request(facts: Facts) -> float:
-    before, after = _counters(facts)
+def _requests(facts: Facts) -> float:
     try:
-        requests = facts.seen.profile.number("requests")
+        return facts.seen.profile.number("requests")
     except NotReadable:
         raise NotReadable("requests were not counted: `--requests URL`") from None
-    return _ratio(after.opened - before.opened, requests, "requests")
+
+
+def _connections_per_request(facts: Facts, counter: str) -> float:
+    """The growth of a counter of TCP for each request that the server answered."""
+    before, after = _counters(facts)
+    if counter not in before.tcp or counter not in after.tcp:
+        raise NotReadable("the counters of TCP cannot be read")
+    return _ratio(after.tcp[counter] - before.tcp[counter], _requests(facts), "requests")
 
 
 def _busy_share(facts: Facts) -> float:
@@ -268,7 +269,8 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "drops": lambda facts: facts.seen.profile.number("drops"),
     "interrupts_per_frame": _interrupts_per_frame,
     "connections": lambda facts: observation.sockets(facts.seen.workers),
-    "connections_per_request": _connections_per_request,
+    "connections_per_request": lambda facts: _connections_per_request(facts, "PassiveOpens"),
+    "connected_per_request": lambda facts: _connections_per_request(facts, "ActiveOpens"),
     "busy_share": _busy_share,
     "busy_percent": lambda facts: 100 * facts.number("busy_share"),
     "busiest_softirq_share": _busiest_softirq,

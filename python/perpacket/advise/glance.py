@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from perpacket.advise import observation, profile
+from perpacket.advise import counters, observation, profile
 from perpacket.advise.advice import Report, advise
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.profile import Profile
 from perpacket.errors import PerpacketError
-
-COLUMNS = {"bytes_received": 0, "packets_received": 1, "bytes_sent": 8, "packets_sent": 9}
-"""The columns of /proc/net/dev; net/core/net-procfs.c."""
 
 Found = Report | None
 """The advice; None if there was an error."""
@@ -46,8 +42,8 @@ class CountersAroundProfile:
     def __init__(self, pid: int | None) -> None:
         """Read the counters before the profile."""
         self.pid = pid
-        self.before = observation.counters(pid)
-        self.carried = carried(pid)
+        self.before = observation.read_counters(pid)
+        self.carried = counters.carried(pid)
         self.started_s = time.monotonic()
 
     def report(self, stacks: Path) -> Found:
@@ -55,7 +51,7 @@ class CountersAroundProfile:
         return quietly(lambda: self._observe(stacks))
 
     def _observe(self, stacks: Path) -> observation.Observation:
-        after = carried(self.pid)
+        after = counters.carried(self.pid)
         interfaces = {
             name: {
                 key: value - self.carried.get(name, {}).get(key, 0) for key, value in row.items()
@@ -71,7 +67,7 @@ class CountersAroundProfile:
         }
         measured = Profile(document, chains)
         return observation.of_profile(
-            measured, self.pid, "", self.before, observation.counters(self.pid)
+            measured, self.pid, "", self.before, observation.read_counters(self.pid)
         )
 
 
@@ -81,13 +77,3 @@ def quietly(observe: Callable[[], observation.Observation]) -> Found:
         return advise(observe())
     except (PerpacketError, NotReadable, OSError, ValueError):
         return None
-
-
-def carried(pid: int | None) -> dict[str, dict[str, int]]:
-    """The packets and bytes of each interface in a process's network namespace."""
-    found: dict[str, dict[str, int]] = {}
-    text = Path(f"/proc/{pid or 'self'}/net/dev").read_text()
-    for name, counters in re.findall(r"^\s*(\S+):\s*(.*)$", text, re.MULTILINE):
-        numbers = counters.split()
-        found[name] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
-    return found

@@ -14,6 +14,9 @@ from perpacket.advise.network_scope import NetworkScope
 
 IFF_LOOPBACK = 0x8
 
+TC_H_ROOT = 0xFFFF_FFFF
+"""The parent of a root queueing discipline; include/uapi/linux/pkt_sched.h."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -51,6 +54,37 @@ def _links() -> dict[str, Link]:
             found[name] = Link(
                 name, int(one.get("mtu")), kind or "hardware", queues, queueing, address
             )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The root queueing discipline of an interface, with its counters."""
+
+    kind: str
+    delayed: int
+    """How often a packet had to wait for its rate (`overlimits`)."""
+    dropped: int
+    waiting_bytes: int
+
+
+def queues() -> dict[str, Queue]:
+    """The root queueing discipline of each interface of the thread's namespace."""
+    from pyroute2 import IPRoute
+
+    with IPRoute() as route:
+        names = {one.get("index"): str(one.get("ifname")) for one in route.get_links()}
+        found: dict[str, Queue] = {}
+        for one in route.get_qdiscs():
+            statistics = one.get_attr("TCA_STATS2")
+            queue = None if statistics is None else statistics.get_attr("TCA_STATS_QUEUE")
+            if one.get("parent") == TC_H_ROOT and one.get("index") in names and queue is not None:
+                found[names[one.get("index")]] = Queue(
+                    str(one.get_attr("TCA_KIND")),
+                    queue["overlimits"],
+                    queue["drops"],
+                    queue["backlog"],
+                )
     return found
 
 

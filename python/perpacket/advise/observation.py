@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perpacket.advise import links, listening, profile, servers, settings
+from perpacket.advise import counters, links, listening, profile, servers, settings
+from perpacket.advise.counters import Counters
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.links import Link
 from perpacket.advise.network_scope import NetworkScope
@@ -17,24 +17,11 @@ from perpacket.advise.profile import Profile
 from perpacket.advise.servers import Server
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError
 
-SOFTIRQ = 6
-"""The column of softirq time in /proc/stat; proc_stat(5)."""
-
 SettingReader = Callable[[Mapping[str, str], str], str]
 """A function that reads the present value of a setting from its table and an interface.
 
 Raises `NotReadable` with the reason.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """Counters of the kernel at a moment."""
-
-    softirq: Mapping[str, tuple[int, int]]
-    """For each processor: its ticks in softirqs, and all its ticks."""
-    opened: int
-    """The number of connections that were accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +46,16 @@ class Observation:
 
 def observe(duration_s: float, pid: int | None, interface: str, requests: str = "") -> Observation:
     """Profile the machine now, and read its counters and settings."""
-    before = counters(pid)
-    measured = profile.measure(duration_s, pid, requests)
-    return of_profile(measured, pid, interface, before, counters(pid))
+    check(pid, interface)
+    before = read_counters(pid)
+    scope = scope_of(pid) if requests else NetworkScope()
+    measured = scope.inside(lambda: profile.measure(duration_s, pid, requests))
+    return of_profile(measured, pid, interface, before, read_counters(pid))
+
+
+def read_counters(pid: int | None) -> Counters:
+    """The counters of the machine, and of a server with its network namespace."""
+    return counters.read(pid, workers_of(pid), scope_of(pid))
 
 
 def of_profile(
@@ -77,7 +71,7 @@ def of_profile(
     found = links.links(scope)
     names = (interface,) if interface else busy_interfaces(measured, found)
     server = None if pid is None else servers.find(pid)
-    workers = () if pid is None else (pid, *children(pid))
+    workers = workers_of(pid)
     link = found.get(names[0]) if names else None
     return Observation(
         measured,
@@ -146,33 +140,14 @@ def setting_reader(scope: NetworkScope) -> SettingReader:
     return read
 
 
-def counters(pid: int | None, proc: Path = Path("/proc")) -> Counters:
-    """The counters now; those that cannot be read are missing."""
-    softirq: dict[str, tuple[int, int]] = {}
-    for line in (proc / "stat").read_text().splitlines():
-        name, *ticks = line.split()
-        if re.fullmatch(r"cpu\d+", name):
-            softirq[name] = (int(ticks[SOFTIRQ]), sum(map(int, ticks[:8])))
-    return Counters(softirq, _opened(proc / str(pid or "self") / "net" / "snmp"))
-
-
-def _opened(path: Path) -> int:
-    """`PassiveOpens` of a network namespace."""
-    try:
-        names, values = [
-            line.split() for line in path.read_text().splitlines() if line.startswith("Tcp:")
-        ]
-        return int(dict(zip(names, values, strict=True))["PassiveOpens"])
-    except (OSError, ValueError, KeyError):
-        return 0
-
-
-def children(pid: int) -> tuple[int, ...]:
-    """The children of a process."""
+def workers_of(pid: int | None) -> tuple[int, ...]:
+    """A process and its children; empty without a process."""
+    if pid is None:
+        return ()
     path = Path(f"/proc/{pid}/task/{pid}/children")
     with contextlib.suppress(OSError):
-        return tuple(map(int, path.read_text().split()))
-    return ()
+        return (pid, *map(int, path.read_text().split()))
+    return (pid,)
 
 
 def sockets(pids: tuple[int, ...]) -> int:

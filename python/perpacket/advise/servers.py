@@ -232,6 +232,7 @@ COSTLIEST: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "nodelay": ("tcp_nodelay", "on", ("off", "on")),
     "aio": ("aio", "off", ("off", "on", "threads")),
     "open-file-cache": ("open_file_cache", "off", ("off", "on")),
+    "keepalive": ("keepalive_timeout", "on", ("off", "on")),
     "access-log": ("access_log", "on", ("on", "buffer", "off")),
 }
 """The directive of a change, its default, and its values, the costliest first.
@@ -302,6 +303,8 @@ def _normal(one: Directive) -> str:
         return "buffer" if buffered else "on"
     if one.name == "open_file_cache" and first != "off":
         return "on"
+    if one.name == "keepalive_timeout":
+        return "off" if re.fullmatch(r"0+(ms|[smhdwMy])?", first) else "on"
     if one.name == "aio":
         return first.partition("=")[0]
     return first

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from perpacket.advise import counters
 from perpacket.advise.effect import Window
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import MachineLacks, RunFailed
@@ -149,12 +150,10 @@ def accepted(pid: int | None) -> int:
     """TCP connections that a process's network namespace has accepted: `PassiveOpens`, RFC 4022."""
     if pid is None:
         return 0
-    try:
-        lines = Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
-    except OSError as error:
-        raise RunFailed(f"process {pid}: {error.strerror}: the server has ended") from None
-    names, counts = (line.split() for line in lines if line.startswith("Tcp:"))
-    return int(counts[names.index("PassiveOpens")])
+    counts = counters.tcp(pid)
+    if "PassiveOpens" not in counts:
+        raise RunFailed(f"process {pid}: its counters of TCP cannot be read: the server has ended")
+    return counts["PassiveOpens"]
 
 
 def _times(settle_s: float, window_s: float, cpus: str) -> list[str]:
@@ -253,8 +252,9 @@ def profiler(
 ) -> Iterator[tuple[Profiler, list[str]]]:
     """A running profiler, and notes on the data that it lacks.
 
-    The user code of the processes `beside` counts as that of the server `pid`. If the kernel does
-    not permit sampling, the kernel's accounts supply the processor time without layers.
+    The URL `requests` is read in the network namespace of `pid`. The user code of the processes
+    `beside` counts as that of the server `pid`. If the kernel does not permit sampling, the
+    kernel's accounts supply the processor time without layers.
     """
     options = [
         *(("--pid", str(pid)) if pid is not None else ()),
@@ -262,19 +262,21 @@ def profiler(
         *(("--requests", requests) if requests else ()),
         *(("--cpus", cpus) if cpus else ()),
     ]
+    scope = NetworkScope.of(pid) if requests else NetworkScope()
     with ExitStack() as stack:
         notes: list[str] = []
         try:
-            running = _started([*options, "--frequency", str(FREQUENCY_HZ)], stack)
+            running = _started([*options, "--frequency", str(FREQUENCY_HZ)], scope, stack)
         except MachineLacks as error:
-            running = _started([*options, "--events", "accounts"], stack)
+            running = _started([*options, "--events", "accounts"], scope, stack)
             notes.append(f"no layers: {error}")
         yield running, notes  # Not inside the `try`: the context may raise `MachineLacks` too.
 
 
-def _started(options: Sequence[str], stack: ExitStack) -> Profiler:
-    """A profiler that has printed its first slice. It ends when `stack` closes."""
-    running = Profiler(stack.enter_context(live.windows(options, SLICE_S)))
+def _started(options: Sequence[str], scope: NetworkScope, stack: ExitStack) -> Profiler:
+    """A profiler in a namespace that has printed its first slice. It ends when `stack` closes."""
+    slices = scope.inside(lambda: stack.enter_context(live.windows(options, SLICE_S)))
+    running = Profiler(slices)
     running.wait()
     return running
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perpacket.advise.advice import Advice, NotApplicable, Report
     from perpacket.advise.bounds import Bound
     from perpacket.advise.catalogue import Source
+    from perpacket.advise.limit import Limit
     from perpacket.analysis.statistics import Interval
 
 SCHEMA = 1
@@ -20,6 +22,8 @@ INDENT = "     "
 
 def lines(report: Report, columns: int) -> Iterator[str]:
     """The changes that apply, then those that do not, wrapped at a width."""
+    if report.limit is not None:
+        yield from textwrap.wrap(limit_line(report.limit), columns, break_on_hyphens=False)
     yield from textwrap.wrap(headline(report), columns, break_on_hyphens=False)
     yield ""
     readable = [one for one in report.not_applicable if not one.is_unread]
@@ -27,7 +31,8 @@ def lines(report: Report, columns: int) -> Iterator[str]:
     if report.advice:
         yield "Worth trying, the most promising first:"
     elif readable:
-        yield "No change of the catalogue is worth trying here."
+        rest = f"; {len(unread)} could not be judged" if unread else ""
+        yield f"No change of the catalogue that was judged is worth trying here{rest}."
     else:
         yield "No change was judged."
     for place, one in enumerate(report.advice, 1):
@@ -41,6 +46,13 @@ def lines(report: Report, columns: int) -> Iterator[str]:
             yield ""
             yield title
             yield from reasons(rows, columns)
+
+
+def limit_line(limit: Limit) -> str:
+    """What limits the traffic, and whether cheaper packets raise the limit."""
+    if limit.is_processor:
+        return f"The limit: {limit.text}."
+    return f"The limit: {limit.text}. Cheaper packets save processor time, and do not raise it."
 
 
 def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
@@ -147,6 +159,7 @@ def document(report: Report) -> dict[str, object]:
         "window_s": report.window_s,
         "samples": report.samples,
         "path_share": report.path_share,
+        "limit": None if report.limit is None else asdict(report.limit),
         "interfaces": list(report.interfaces),
         "server": report.server or None,
         "advice": [_advice(one) for one in report.advice],
