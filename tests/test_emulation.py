@@ -415,7 +415,7 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     assert set(found["regions"]) == {"tcp", "system_call"}
     assert sum(cost["share"] for cost in found["layers"].values()) == pytest.approx(1)
     json.dumps(found, allow_nan=False)
-    rows = emulation.tables(found)[0].rows
+    rows = emulation.tables(found)[0].texts()
     assert [row[0] for row in rows] == ["socket", "tcp", "total"]
 
 
@@ -442,8 +442,8 @@ def test_modelled_cycles_are_instructions_and_the_latencies_of_misses(
     assert cycles["512K:16"]["value"] == pytest.approx(large)
     assert found["cycle_model"]["machine"] == machine
     assert any(f"with the latencies of {machine}" in limit for limit in found["limits"])
-    table = next(one for one in emulation.tables(found) if machine in one.title)
-    assert [row[0] for row in table.rows] == ["socket", "tcp", "total"]
+    table = next(one for one in emulation.tables(found) if machine in one.caption)
+    assert [row[0] for row in table.texts()] == ["socket", "tcp", "total"]
 
 
 def test_several_first_levels_have_misses_by_their_shape() -> None:
@@ -451,7 +451,7 @@ def test_several_first_levels_have_misses_by_their_shape() -> None:
     found = report.report(replace(SMALL, memory=memory), [window(60, 40, 3000)], {})
     misses = found["layers"]["tcp"]["l1d_misses_per_packet"]
     assert {name: one["value"] for name, one in misses.items()} == {"32K:8": 0.2, "64K:2": 0.2}
-    assert "L1D 32K:8" in emulation.tables(found)[0].headings
+    assert "L1D 32K:8" in emulation.tables(found)[0].columns
 
 
 def test_declared_lines_are_those_of_the_groups_of_a_direction() -> None:

@@ -36,17 +36,17 @@ def profile(packets: int, ns: float) -> dict[str, object]:
 def test_the_total_weighs_machines_by_their_packets() -> None:
     states = [State("a", profile(1000, 100.0), None), State("b", profile(3000, 200.0), None)]
     table = shown.table(states)
-    assert table.headings == ("host", "packets/s", "busy", "total", "tcp")
-    assert [row[0] for row in table.rows] == ["a", "b", "all"]
-    assert table.rows[2][1] == "2,000"
-    assert table.rows[2][3:] == ("175", "175")
+    assert table.columns == ("host", "packets/s", "busy", "total", "tcp")
+    assert [row[0] for row in table.texts()] == ["a", "b", "all"]
+    assert table.texts()[2][1] == "2,000"
+    assert table.texts()[2][3:] == ["175", "175"]
 
 
 def test_a_machine_without_a_profile_has_a_row_and_a_note() -> None:
     gone = State("b", profile(9, 9.0), None, "the connection is lost")
     states = [State("a", profile(1000, 100.0), Clock(3.0, 0.01)), gone]
     table = shown.table(states)
-    assert table.rows[1][0] == "b: no profile"
+    assert table.texts()[1][0] == "b: no profile"
     assert len(table.rows) == 2
     assert notes(states) == [
         "b: the connection is lost",

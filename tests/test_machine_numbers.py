@@ -258,7 +258,7 @@ def test_a_cell_without_a_run_is_empty_in_the_table() -> None:
         "t", "c", "corner", ["1", "2"], {"a": {"1": Interval(7, 6, 8, 3, 0.95)}}
     )
     assert [cell.text for cell in table.rows[0]] == ["a", "7", ""]
-    assert table.rows[0][1].remark
+    assert table.rows[0][1].bounds
     assert replace(table, identifier="u").columns == ("corner", "1", "2")
 
 

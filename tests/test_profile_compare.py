@@ -161,7 +161,7 @@ def test_other_traffic_is_reported_before_the_costs() -> None:
     assert [one.quantity for one in found.traffic if is_moved(one)] == ["bytes a packet"]
     assert "different work" in found.notes[0]
     first, _ = shown.tables(found)
-    assert first.title.startswith("traffic")
+    assert first.caption.startswith("traffic")
 
 
 def test_windows_without_packets_are_left_out() -> None:

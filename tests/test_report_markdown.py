@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perpacket.show.table import Table
 from perpacket_lab.analysis.analysis import Analysis
 from perpacket_lab.show import markdown
 from perpacket_lab.study import published_file
@@ -52,5 +53,5 @@ def test_the_page_has_every_published_result_and_links_to_files(
 
 
 def test_a_bar_in_a_cell_is_escaped() -> None:
-    lines = list(markdown.table(("a",), [("x | y\nz",)]))
+    lines = list(markdown.table(Table.of_texts("", ("a",), [("x | y\nz",)])))
     assert lines == ["| a |", "| --- |", r"| x \| y z |", ""]

@@ -91,7 +91,7 @@ def test_the_interval_of_a_share_is_between_0_and_100(analysis: Analysis) -> Non
         of_frame(study, analysis, runs_of(study, "server_idle", [0.0, 0.02]))
     )
     assert table.columns[2:] == ("Server idle (%)",)
-    assert table.rows[0][2].remark.startswith("[0,")
+    assert table.rows[0][2].bounds.startswith("[0,")
 
 
 def test_rows_of_one_quantity_name_the_start_of_each_change() -> None:

@@ -437,7 +437,7 @@ def test_the_verb_prints_where_the_winner_changes(
     assert (crossing["after"], crossing["may_stay"]) == ("apache", [])
     assert crossing["position"]["value"] == pytest.approx(5 * 2**5)
     assert app.run(["study", "report", str(directory.path)]) == 0
-    assert "Where the winner changes" in capfd.readouterr().out
+    assert "Crossings: one competitor leads" in capfd.readouterr().out
 
 
 def test_the_page_shows_where_the_winner_changes(

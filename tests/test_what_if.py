@@ -240,13 +240,13 @@ def test_the_terminal_the_document_and_the_page_have_every_ratio(
     found: Analysis, tmp_path: Path
 ) -> None:
     matrix, together = terminal.tables_of(found)
-    text = {row[0]: row for row in matrix.rows}
-    assert matrix.headings == ("change", "bulk sending", "612 B, nginx", "published")
-    assert text["nft-rules=200"][1].endswith(" >")
-    assert text["nothing"][1].endswith(" =")
-    assert text["access-log=off"][2].endswith(" <")
+    text = {row[0]: row for row in matrix.texts()}
+    assert matrix.columns == ("Change", "bulk sending", "612 B, nginx", "Published")
+    assert text["nft-rules=200"][1].endswith(" dearer")
+    assert text["nothing"][1].endswith(" not distinguishable")
+    assert text["access-log=off"][2].endswith(" cheaper")
     assert "34 % [12, 52]" in text["nft-rules=200"][3]
-    assert together.rows[0][:2] == ("612 B, nginx", "access-log=off, open-file-cache=on")
+    assert together.texts()[0][:2] == ["612 B, nginx", "access-log=off, open-file-cache=on"]
     document = json_documents.analysis(found, tmp_path / "report.html")
     assert not undocumented(document)
     rows = document["changes"]
@@ -389,8 +389,8 @@ def test_a_study_of_one_load_has_one_column(tmp_path: Path) -> None:
     study = replace(load.build(text, Path("mine.toml")), measured_runner=runner)
     found = analyze(study, start.run(study, tmp_path / "run"))
     (table,) = terminal.tables_of(found)
-    assert table.headings == ("change", "ratio", "published")
-    assert [row[0] for row in table.rows] == ["nft-rules=200", "tso=off"]
+    assert table.columns == ("Change", "ratio", "Published")
+    assert [row[0] for row in table.texts()] == ["nft-rules=200", "tso=off"]
     assert found.findings.lead.startswith("2 trials of changes under 1 load: in 0 a unit")
     assert found.findings.rows[1].subject.startswith("nft-rules=200: processor time")
 

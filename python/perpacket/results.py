@@ -21,7 +21,7 @@ from perpacket.analysis.profile_comparison import ProfileComparison
 from perpacket.analysis.statistics import significant
 from perpacket.errors import ConfigurationError
 from perpacket.show import markup
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,7 +40,7 @@ class Result(ABC):
     """A result with tables, a document, rows of data and a chart."""
 
     @abstractmethod
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """The tables that the verb prints."""
 
     @abstractmethod
@@ -70,15 +70,7 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """The tables for a notebook."""
-        return "".join(
-            markup.table(
-                table.title,
-                table.headings,
-                table.rows,
-                [name in table.right for name in table.headings],
-            )
-            for table in self.tables()
-        )
+        return "".join(map(markup.table, self.tables()))
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class MeasuredProfile(Result):
         removed = self.network_share * offloaded
         return removed / (1.0 - removed)
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """The share and the cost of each layer."""
         rows = tuple(
             (name, _text(layer.get("share"), 100), _text(layer.get(COST), 1))
@@ -128,7 +120,7 @@ class MeasuredProfile(Result):
             f"at most {100 * self.gain():.0f} %"
         )
         headings = ("layer", "share (%)", "per packet (ns)")
-        return (TextTable(title, headings, rows, headings[1:]),)
+        return (Table.of_texts(title, headings, rows, headings[1:]),)
 
     def as_dict(self) -> Mapping[str, object]:
         """The profile's document."""
@@ -178,7 +170,7 @@ class AdviceResult(Result):
 
     report: Report
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """The changes with their evidence and bounds."""
         from perpacket.show import advice as shown
 
@@ -193,7 +185,7 @@ class AdviceResult(Result):
             for one in self.report.advice
         )
         headings = ("change", "interface", "evidence", "at most", "risk")
-        return (TextTable(shown.headline(self.report), headings, rows, ("at most",)),)
+        return (Table.of_texts(shown.headline(self.report), headings, rows, ("at most",)),)
 
     def as_dict(self) -> Mapping[str, object]:
         """The advice, with the changes that do not apply and their reasons."""
@@ -240,7 +232,7 @@ class TrialResult(Result):
 
     outcome: Outcome
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """A table for each change, then the effects of a factorial trial."""
         from perpacket.advise import trial as trials
         from perpacket.show import trial as shown
@@ -293,7 +285,7 @@ class ProfileDifference(Result):
 
     compared: ProfileComparison
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """The traffic, then the costs."""
         from perpacket.show import profile_comparison as shown
 

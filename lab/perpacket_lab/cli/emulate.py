@@ -359,6 +359,6 @@ def show(run: EmulatedRun, output_format: Format) -> None:
         return
     output.write_line(run.headline)
     for table in run.tables():
-        output.write_text_table(table)
+        output.write_rows(table)
     for limit in run.document["limits"]:
         output.write_line(f"note: {limit}")

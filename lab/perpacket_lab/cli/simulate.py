@@ -169,7 +169,7 @@ def simulate(
         output.write_text(text if text.endswith("\n") else text + "\n")
     else:
         for table in SimulatedRun(result).tables():
-            output.write_text_table(table)
+            output.write_rows(table)
     check_conserved(result, run)
 
 

@@ -92,7 +92,7 @@ def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption 
         for study in found
     ]
     headings = ("study", "title", "points", "published figures")
-    output.write_table("Studies", headings, rows, right=headings[2:])
+    output.write_table("Studies", headings, rows, headings[2:])
 
 
 @app.command("show", epilog="Example: perpacket study show osdi06")

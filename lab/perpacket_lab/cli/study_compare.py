@@ -60,7 +60,7 @@ def compare(
     if output_format is Format.JSON:
         output.write_json(json.run_comparison(compared))
     else:
-        output.write_text_table(terminal.run_comparison_table(compared))
+        output.write_rows(terminal.run_comparison_table(compared))
     for remark in (*compared.remarks, *(note for rule in compared.rules for note in rule.notes)):
         progress.note(f"note: {remark}", quiet)
     failures = [text for rule in compared.rules for text in rule.failures]

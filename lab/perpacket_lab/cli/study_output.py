@@ -27,7 +27,7 @@ def conclude(analysis: Analysis, destination: Path, form: Format, quiet: bool) -
         if not tables:
             progress.note("note: these points have no published values", quiet)
         for table in tables:
-            output.write_text_table(table)
+            output.write_rows(table)
     for note in analysis.notes:
         progress.note(f"note: {note}", quiet)
     progress.note(f"report: {written}", quiet)

@@ -1,4 +1,4 @@
-"""The changes that a study tried: tables for the page and the terminal, and the JSON document."""
+"""The changes that a study tried: tables, and the JSON document."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.claim import NOT_DISTINGUISHABLE, Verdict
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Cell, Table
 from perpacket_lab.analysis.wording import in_words, typographic
-from perpacket_lab.show.tables import Cell, Table, interval_cell
+from perpacket_lab.show.tables import interval_cell
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.changes import Change, ChangeSet
 
 WORDS: Final = {
-    Verdict.LOWER: ("cheaper", "<", "verdict-agrees"),
-    Verdict.HIGHER: ("dearer", ">", "verdict-outside"),
+    Verdict.LOWER: ("cheaper", "verdict-agrees"),
+    Verdict.HIGHER: ("dearer", "verdict-outside"),
 }
-OPEN: Final = (NOT_DISTINGUISHABLE, "=", "verdict-not-simulated")
-"""The verdicts as a word, as a sign in a narrow column, and as a class of the style sheet."""
+OPEN: Final = (NOT_DISTINGUISHABLE, "verdict-not-simulated")
+"""The verdicts as a word, and as a class of the style sheet."""
 
 ONE_LOAD: Final = "ratio"
 """The column of a study without a factor for its loads."""
@@ -37,6 +37,12 @@ def published(name: str) -> tuple[str, str]:
     return change.source.figure, change.source.title
 
 
+def published_cell(name: str) -> Cell:
+    """The magnitude that the source of a change states."""
+    figure, title = published(name)
+    return Cell(figure, remark=title)
+
+
 def matrix(analysis: Analysis) -> tuple[list[str], list[str], dict[tuple[str, str], Change]]:
     """The loads, the changes, and the result of each pair that was tried."""
     rows = [row for one in analysis.changes for row in one.rows if not row.detail.is_chosen]
@@ -48,42 +54,6 @@ def matrix(analysis: Analysis) -> tuple[list[str], list[str], dict[tuple[str, st
 def together(analysis: Analysis) -> list[Change]:
     """The results of several changes at once, a row for each load."""
     return [row for one in analysis.changes for row in one.rows if row.detail.is_chosen]
-
-
-def text_tables(analysis: Analysis, percent: str) -> list[TextTable]:
-    """The table of changes and loads, and the table of the best changes together."""
-    loads, names, found = matrix(analysis)
-    tables = []
-    if names:
-        rows = tuple(
-            (name, *(_ratio_text(found.get((name, load))) for load in loads), published(name)[0])
-            for name in names
-        )
-        title = (
-            f"{analysis.study.title}: processor time of a request (of a KiB in bulk sending) with "
-            f"the change, divided by that without [{percent} interval, for all changes of a load]; "
-            "< cheaper, > dearer, = not distinguishable"
-        )
-        tables.append(TextTable(title, ("change", *loads, "published"), rows, tuple(loads)))
-    if whole := together(analysis):
-        headings = ("load", "changes", "us a unit, before", "us a unit, together", "ratio")
-        rows = tuple(
-            (
-                row.subject,
-                ", ".join(row.detail.applied) or NOTHING_CHOSEN,
-                str(row.detail.before),
-                str(row.detail.changed),
-                _ratio_text(row),
-            )
-            for row in whole
-        )
-        title = f"The best changes together, in blocks of their own [{percent} interval]"
-        tables.append(TextTable(title, headings, rows, headings[2:]))
-    return tables
-
-
-def _ratio_text(row: Change | None) -> str:
-    return "" if row is None else f"{row.interval} {word_of(row)[1]}"
 
 
 def tables_of(analysis: Analysis) -> list[Table]:
@@ -102,7 +72,7 @@ def tables_of(analysis: Analysis) -> list[Table]:
                     (
                         Cell(name, css="name"),
                         *(_ratio_cell(found.get((name, load))) for load in loads),
-                        Cell(*published(name)),
+                        published_cell(name),
                     )
                     for name in names
                 ),
@@ -147,7 +117,7 @@ def figure_table(found: ChangeSet) -> Table:
                 _ratio_cell(row),
                 interval_cell(row.detail.packet_ratio),
                 Cell(layers_text(row)),
-                Cell(*published(row.subject)),
+                published_cell(row.subject),
             )
             for row in found.rows
         ),
@@ -158,12 +128,12 @@ def _ratio_cell(row: Change | None) -> Cell:
     if row is None:
         return Cell("")
     cell = interval_cell(row.interval)
-    bounds = cell.remark.replace(" ", "\N{NO-BREAK SPACE}")
-    word, _, css = word_of(row)
-    return Cell(cell.text, f"{bounds} {word}", cell.sort, css)
+    bounds = cell.bounds.replace(" ", "\N{NO-BREAK SPACE}")
+    word, css = word_of(row)
+    return Cell(cell.text, f"{bounds} {word}", sort=cell.sort, css=css)
 
 
-def word_of(row: Change) -> tuple[str, str, str]:
+def word_of(row: Change) -> tuple[str, str]:
     """The verdict on a change, as in `WORDS`."""
     return WORDS.get(row.verdict, OPEN)
 

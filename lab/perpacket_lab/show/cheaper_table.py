@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perpacket.show.advice import percent
-from perpacket_lab.show.tables import Cell, Table
+from perpacket.show.table import Cell, Table
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Table
 
 PACKETS_OF = {"send": "sent", "receive": "received", "neither": "both"}
 MOST_STRUCTURES = 20
@@ -14,7 +14,7 @@ MOST_MEMBERS = 4
 Costs = Mapping[str, Mapping[str, Any]]
 
 
-def tables(document: Mapping[str, Any]) -> list[TextTable]:
+def tables(document: Mapping[str, Any]) -> list[Table]:
     """The tables of a document of `perpacket_lab.emulate`."""
     total = {"total": document["total"]}
     ways = {
@@ -36,17 +36,17 @@ def tables(document: Mapping[str, Any]) -> list[TextTable]:
     return found
 
 
-def cycles_table(machine: str, costs: Costs) -> TextTable:
+def cycles_table(machine: str, costs: Costs) -> Table:
     """The modelled cycles by layer: a column for each second level."""
     key = "modelled_cycles_per_packet"
     shapes = list(next(iter(costs.values()))[key])
     headings = ("layer", *(f"L2 {shape}" for shape in shapes))
     rows = [(name, *(cell(cost[key][shape]) for shape in shapes)) for name, cost in costs.items()]
     title = f"Modelled cycles by layer, per packet, with the latencies of {machine}"
-    return TextTable(title, headings, tuple(rows), right=headings[1:])
+    return Table.of_texts(title, headings, tuple(rows), headings[1:])
 
 
-def structures_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+def structures_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The structures with the most data misses."""
     columns = columns_of(rows[0])
     headings = ("structure", "lines", *columns)
@@ -59,10 +59,10 @@ def structures_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         for row in rows[:MOST_STRUCTURES]
     ]
     title = "Structures with most misses of data, per packet"
-    return TextTable(title, headings, tuple(cells), right=headings[1:])
+    return Table.of_texts(title, headings, tuple(cells), headings[1:])
 
 
-def lines_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+def lines_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The lines with the most data misses, of structures whose members are known."""
     columns = columns_of(rows[0])
     path = next(iter(columns.values()))
@@ -78,7 +78,7 @@ def lines_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         for name, line in lines[:MOST_STRUCTURES]
     ]
     title = "Lines of structures with most misses of data, per packet"
-    return TextTable(title, headings, tuple(cells), right=headings[1:-1])
+    return Table.of_texts(title, headings, tuple(cells), headings[1:-1])
 
 
 def last_names(members: Sequence[str]) -> list[str]:
@@ -86,7 +86,7 @@ def last_names(members: Sequence[str]) -> list[str]:
     return [member.rpartition(".")[2] for member in members]
 
 
-def declared_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+def declared_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The kernel's groups of cache lines for each direction, beside the lines with misses."""
     headings = ("structure", "direction", "declared", "of them missed", "missed", "share")
     cells = [
@@ -104,10 +104,10 @@ def declared_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         "Cache lines that the kernel declares for a direction, and their share of the structure's "
         "misses in that direction"
     )
-    return TextTable(title, headings, tuple(cells), right=headings[2:])
+    return Table.of_texts(title, headings, tuple(cells), headings[2:])
 
 
-def table(title: str, first: str, costs: Costs) -> TextTable:
+def table(title: str, first: str, costs: Costs) -> Table:
     """Costs as a table: a column for each event and cache."""
     columns = columns_of(next(iter(costs.values())))
     headings = (first, "share", *columns)
@@ -115,7 +115,7 @@ def table(title: str, first: str, costs: Costs) -> TextTable:
         (name, f"{100 * cost['share']:.1f} %", *(cell(at(cost, path)) for path in columns.values()))
         for name, cost in costs.items()
     ]
-    return TextTable(title, headings, tuple(rows), right=headings[1:])
+    return Table.of_texts(title, headings, tuple(rows), headings[1:])
 
 
 def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -7,10 +7,11 @@ a reader of the document finds its figure 5. Text is escaped only in tables.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.claim import MET
+from perpacket.show.table import Table
 from perpacket.whole_file import write_whole
 from perpacket_lab.analysis.wording import plural
 from perpacket_lab.show import terminal
@@ -60,7 +61,7 @@ def page(analysis: Analysis, file: Path, charts: Sequence[Path]) -> Iterator[str
         ("kernel", str(machine.get("kernel"))),
         ("perpacket", f"{machine.get('perpacket')}, commit {machine.get('git')}"),
     ]
-    yield from table(("run", ""), rows)
+    yield from table(Table.of_texts("", ("run", ""), rows))
     drawn = {
         figure.title: chart
         for number, figure in enumerate(study.figures, 1)
@@ -69,9 +70,9 @@ def page(analysis: Analysis, file: Path, charts: Sequence[Path]) -> Iterator[str
     }
     yield from places(analysis, file, drawn)
     for one in terminal.tables_of(analysis):
-        if not analysis.comparisons or "onclusion" in one.title:
-            yield f"## {one.title}\n"
-            yield from table(one.headings, one.rows)
+        if not analysis.comparisons or "onclusion" in one.caption:
+            yield f"## {one.caption}\n"
+            yield from table(one)
     placed = {title for place in study.places for title in place.charts}
     others = [figure for figure in study.figures if figure.title in drawn.keys() - placed]
     if others:
@@ -94,7 +95,8 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
         rows.setdefault(places_in(row.reference.where)[0], []).append(row)
     in_order = sorted(rows, key=rank)
     if named:
-        yield from table(
+        contents_table = Table.of_texts(
+            "",
             ("of the document", "shows", "here"),
             (
                 (
@@ -106,6 +108,7 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
                 if (place := named.get(name)) is not None
             ),
         )
+        yield from table(contents_table)
     figures = {figure.title: figure for figure in analysis.study.figures}
     for name in in_order:
         yield f"## {name}\n"
@@ -115,7 +118,7 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
             if place.reason:
                 yield f"{place.reason}\n"
         if rows[name]:
-            yield from compared(analysis, rows[name])
+            yield from table(terminal.comparison_table(analysis, rows[name]))
         for title in place.charts if place is not None else ():
             if title in drawn:
                 yield from chart_lines(figures[title], file, drawn[title])
@@ -144,35 +147,15 @@ def chart_lines(figure: Figure, file: Path, chart: Path) -> Iterator[str]:
         yield f"{figure.caption}\n"
 
 
-def compared(analysis: Analysis, rows: Sequence[Comparison]) -> Iterator[str]:
-    """Published results beside those of the run."""
-    terms = analysis.terms
-    names = [point.configuration for point in analysis.study.points]
-    yield from table(
-        ("published result", "where", "unit", "published", terms.adjective, "verdict"),
-        (
-            (
-                row.reference.statement or terminal.quantity_text(row),
-                row.configuration if names.count(row.configuration) == 1 else row.reference.point,
-                row.reference.unit,
-                row.reference.text + (" c" if row.reference.calibration else ""),
-                row.text,
-                row.verdict_text if row.value is not None else terms.no_value,
-            )
-            for row in rows
-        ),
-    )
-
-
 def rank(place: str) -> tuple[int, list[int], str]:
     """The order of a place: tables, figures, sections; then by number."""
     kind = place.split(" ", 1)[0]
     return ORDER.index(kind), [int(digits) for digits in re.findall(r"\d+", place)], place
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table(content: Table) -> Iterator[str]:
     """A table, with an empty line after it."""
-    for line in (headings, ["---"] * len(headings), *rows):
+    for line in (content.columns, ["---"] * len(content.columns), *content.texts()):
         yield f"| {' | '.join(map(cell, line))} |"
     yield ""
 

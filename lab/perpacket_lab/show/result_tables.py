@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import decimals_for, format_number
+from perpacket.show.table import Cell, Table
 from perpacket_lab.analysis.findings import NO_LEADER, between
 from perpacket_lab.analysis.wording import number, plural, signed_interval, typographic, with_unit
-from perpacket_lab.show.tables import Cell, Table, interval_cell, percent_text, sign_of
+from perpacket_lab.show.tables import interval_cell, percent_text, sign_of
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
@@ -51,7 +52,7 @@ def _level_row(one: ContestResult, level: ContestLevel) -> tuple[Cell, ...]:
         Cell(one.contest.title, css="quantity"),
         Cell(number(level.level), remark=one.contest.along_title, sort=level.level),
         Cell(NO_LEADER if near else level.leader),
-        Cell(with_unit(value, one.unit), remark=bounds, sort=level.value.value),
+        Cell(with_unit(value, one.unit), bounds, sort=level.value.value),
         Cell(", ".join((level.leader, *near)) if near else "", remark="; ".join(level.doubts)),
     )
 
@@ -90,9 +91,9 @@ def winner_text(crossing: Crossing) -> str:
 
 def _position(crossing: Crossing) -> Cell:
     if crossing.position is None:
-        return Cell("", remark="not in every block")
+        return Cell("not in every block")
     value, _, bounds = str(crossing.position).partition(" ")
-    return Cell(value, remark=bounds, sort=crossing.position.value)
+    return Cell(value, bounds, sort=crossing.position.value)
 
 
 def method_table(analysis: Analysis) -> Table | None:
@@ -101,13 +102,13 @@ def method_table(analysis: Analysis) -> Table | None:
         return None
     columns = ("Scenario", "Quantity", "Method", "%", "Other method", "%", "Difference", "Verdict")
     return Table(
-        "methods-table",
-        "Two methods for each number, in per cent; differences in percentage points, with "
+        identifier="methods-table",
+        caption="Two methods for each number, in per cent; differences in percentage points, with "
         f"{percent_text(analysis)} intervals. A model's values are paired with the runs "
         "from which they are computed.",
-        columns,
-        tuple(name in ("%", "Difference") for name in columns),
-        tuple(_method_row(row) for row in analysis.methods),
+        columns=columns,
+        numeric=tuple(name in ("%", "Difference") for name in columns),
+        rows=tuple(_method_row(row) for row in analysis.methods),
     )
 
 
@@ -123,8 +124,8 @@ def _method_row(row: MethodComparison) -> tuple[Cell, ...]:
         _method_value(row.detail.first),
         Cell(row.detail.second.method),
         _method_value(row.detail.second),
-        Cell(value, bounds, row.value.value if row.value else None),
-        Cell(f"{sign} {typographic(method_verdict_text(row))}", assumption, css=css),
+        Cell(value, bounds, sort=row.value.value if row.value else None),
+        Cell(f"{sign} {typographic(method_verdict_text(row))}", remark=assumption, css=css),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.claim import MET, MISSED, Verdict
+from perpacket.show.table import Cell, Table
 from perpacket_lab.analysis.findings import GAIN_COLUMN
 from perpacket_lab.analysis.published import Comparison
 from perpacket_lab.analysis.terms import SIMULATED, Terms
@@ -40,27 +40,6 @@ def sign_of(verdict: Verdict) -> tuple[str, str]:
     if verdict in MISSED:
         return DISAGREES, "verdict-differs" if verdict is Verdict.DIFFERS else "verdict-outside"
     return OPEN, "verdict-not-simulated"
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell: its text, a remark below, the number it sorts by, and its CSS class."""
-
-    text: str
-    remark: str = ""
-    sort: float | None = None
-    css: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table. The first column has the row headings; numeric columns are right-aligned."""
-
-    identifier: str
-    caption: str
-    columns: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    rows: tuple[tuple[Cell, ...], ...]
 
 
 GAIN_TITLE: Final = "Gain in requests (%)"
@@ -133,7 +112,7 @@ def interval_cell(interval: Interval | None) -> Cell:
     if interval is None:
         return Cell("")
     value, _, bounds = typographic(str(interval)).partition(" ")
-    return Cell(value, remark=bounds, sort=interval.value)
+    return Cell(value, bounds, sort=interval.value)
 
 
 def means_table(analysis: Analysis) -> Table:
@@ -181,7 +160,7 @@ def _gains(analysis: Analysis) -> dict[str, Cell]:
         gain = analysis.estimates.gain(point, GAIN_COLUMN)
         if gain is not None:
             value, bounds = signed_interval(gain, "")
-            found[point.name] = Cell(value, remark=bounds, sort=gain.value)
+            found[point.name] = Cell(value, bounds, sort=gain.value)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perpacket.cli import output, progress
 from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, RunFailed
-from perpacket.show.text_table import rich_table
+from perpacket.show.table import rich_table
 
 if TYPE_CHECKING:
     from perpacket.measure.hosts.watch import State, Watch
@@ -95,7 +95,7 @@ def refresh(rounds: Iterator[list[State]]) -> None:
     with Live("connecting ...", console=Console(), screen=True, auto_refresh=False) as screen:
         for states in rounds:
             found = shown.table(states)
-            table = rich_table(found.headings, found.rows, found.right)
+            table = rich_table(found.columns, found.texts(), found.right)
             screen.update(table, refresh=True)
 
 
@@ -114,7 +114,7 @@ def write(states: Sequence[State], output_format: Format) -> None:
     else:
         from perpacket.show import hosts as shown
 
-        output.write_text_table(shown.table(states))
+        output.write_rows(shown.table(states))
 
 
 def notes(states: Sequence[State]) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from perpacket.cli import pipes
-from perpacket.show.text_table import TextTable, rich_table
+from perpacket.show.table import Table, rich_table
 
 
 def write_json(content: object) -> None:
@@ -38,10 +38,10 @@ def write_table(
     right: Sequence[str] = (),
 ) -> None:
     """Write a table with a title; `right` has the headings of right-aligned columns."""
-    write_text_table(TextTable(title, tuple(headings), tuple(map(tuple, rows)), tuple(right)))
+    write_rows(Table.of_texts(title, headings, rows, right))
 
 
-def write_text_table(table: TextTable) -> None:
+def write_rows(table: Table) -> None:
     """Write a table, or only its title if it has no rows."""
     if not (table.rows and sys.stdout.isatty()):
         write_text(str(table))
@@ -49,8 +49,8 @@ def write_text_table(table: TextTable) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    heading_line = Text(table.title, style="bold")  # rich wraps a table's own title
-    Console().print(heading_line, rich_table(table.headings, table.rows, table.right), sep="\n")
+    heading_line = Text(table.caption, style="bold")  # rich wraps a table's own title
+    Console().print(heading_line, rich_table(table.columns, table.texts(), table.right), sep="\n")
 
 
 def plain_text(value: object) -> str:

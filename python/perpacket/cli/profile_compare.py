@@ -78,7 +78,7 @@ def compare(
         output.write_json(shown.document(found))
     else:
         for table in shown.tables(found):
-            output.write_text_table(table)
+            output.write_rows(table)
         output.write_line(shown.headline(found))
     if svg is not None:
         charts = lab.load("show.charts.profile_difference", "--svg")

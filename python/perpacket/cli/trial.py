@@ -245,7 +245,7 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
     else:
         columns = max(70, min(100, shutil.get_terminal_size().columns))
         for one in outcome.trials:
-            output.write_text_table(shown.table(one))
+            output.write_rows(shown.table(one))
             for line in shown.wrapped(shown.headline(one), columns):
                 output.write_line(line)
             if one.kept:
@@ -254,7 +254,7 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
                 )
         if outcome.combinations:
             allocation, unit = trials.allocation(outcome)
-            output.write_text_table(shown.factorial_table(allocation, unit))
+            output.write_rows(shown.factorial_table(allocation, unit))
         if outcome.slope is not None:
             for sentence in shown.slope_lines(outcome.slope):
                 for line in shown.wrapped(sentence, columns):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from perpacket.analysis.profile_comparison import number, packets
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Table
 
 SMALLEST_SHARE = 0.01
 """Layers below this share of every machine's cost have no column."""
@@ -35,7 +35,7 @@ class State(Protocol):
         ...
 
 
-def table(states: Sequence[State]) -> TextTable:
+def table(states: Sequence[State]) -> Table:
     """A row for each machine, and the total of those that respond; costs in ns per packet."""
     windows = [one.window for one in states if one.window and not one.error]
     names = layers(windows)
@@ -44,7 +44,7 @@ def table(states: Sequence[State]) -> TextTable:
     if len(windows) > 1:
         rows.append(("all", *cells(windows, names)))
     title = "ns of processor time a packet, by layer"
-    return TextTable(title, headings, tuple(rows), headings[1:])
+    return Table.of_texts(title, headings, tuple(rows), headings[1:])
 
 
 def row(state: State, names: Sequence[str]) -> tuple[str, ...]:

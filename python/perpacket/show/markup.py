@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perpacket.show.table import Cell, Table
 
 LEFT, RIGHT = (
     f' style="text-align: {side}; white-space: nowrap; vertical-align: top"'
     for side in ("left", "right")
 )
+MOST_ROWS = 20
+"""Rows that a notebook shows. `to_polars()` has all rows."""
 
 
-def table(
-    caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]
-) -> str:
-    """A table of texts, all escaped; numeric columns are right-aligned.
-
-    The second line of a text is a remark in a smaller font.
-    """
-    styles = [RIGHT if right else LEFT for right in numeric]
+def table(content: Table) -> str:
+    """The first rows of a table, all escaped; numeric columns are right-aligned."""
+    styles = [RIGHT if right else LEFT for right in content.numeric]
+    rest = len(content.rows) - MOST_ROWS
+    caption = f"{content.caption}; {rest} rows more" if rest > 0 else content.caption
     top = "".join(
         f'<th scope="col"{style}>{escape(text)}</th>'
-        for text, style in zip(headings, styles, strict=True)
+        for text, style in zip(content.columns, styles, strict=True)
     )
     body = "".join(
         "<tr>"
-        + "".join(f"<td{style}>{_cell(text)}</td>" for text, style in zip(row, styles, strict=True))
+        + "".join(f"<td{style}>{_cell(cell)}</td>" for cell, style in zip(row, styles, strict=True))
         + "</tr>"
-        for row in rows
+        for row in content.rows[:MOST_ROWS]
     )
     return (
         '<div style="overflow-x: auto"><table>'
@@ -37,9 +40,10 @@ def table(
     )
 
 
-def _cell(text: str) -> str:
-    value, newline, remark = text.partition("\n")
-    return escape(value) + (f"<br><small>{escape(remark)}</small>" if newline else "")
+def _cell(cell: Cell) -> str:
+    """A text with its bounds and its remark below, in a smaller font."""
+    below = " ".join(filter(None, (cell.bounds, cell.remark)))
+    return escape(cell.text) + (f"<br><small>{escape(below)}</small>" if below else "")
 
 
 def heading(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perpacket.analysis import ratios
 from perpacket.analysis.profile_comparison import CONFIDENCE, MEASURES, TOTAL
 from perpacket.analysis.statistics import number_text
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Table
 
 if TYPE_CHECKING:
     from perpacket.analysis.claim import Claim, Pair
@@ -23,13 +23,13 @@ WIDEST = 100
 """An interval is printed only if its upper end is less than this many times its lower end."""
 
 
-def tables(found: ProfileComparison) -> Iterator[TextTable]:
+def tables(found: ProfileComparison) -> Iterator[Table]:
     """The traffic first, then the costs."""
     pairing = "paired windows" if found.paired else "windows"
     counts = f"{found.windows[0]} and {found.windows[1]} {pairing}"
     percent = f"{100 * CONFIDENCE:g} % interval"
     headings = ("", "A", "B", "B/A", "verdict")
-    yield TextTable(
+    yield Table.of_texts(
         f"traffic of A and B, {counts} [{percent}]", headings, _rows(found.traffic), headings[1:4]
     )
     least = [
@@ -41,7 +41,7 @@ def tables(found: ProfileComparison) -> Iterator[TextTable]:
         if one.detail.first >= least[0] or one.detail.second >= least[1]
     ]
     unit = f"{MEASURES[found.measure]} a {found.unit}"
-    yield TextTable(
+    yield Table.of_texts(
         f"cost in {unit}; intervals of layers and kinds are corrected for their number",
         headings,
         _rows(shown),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perpacket.advise.effect import ALL, GOAL, PATH, Effect, Effects, Verdict
 from perpacket.advise.journal import Outcome as StepOutcome
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Table
 
 if TYPE_CHECKING:
     from perpacket.advise.slope import Slope
@@ -74,7 +74,7 @@ def change_text(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %" if math.isfinite(ratio) else "?"
 
 
-def table(trial: Trial) -> TextTable:
+def table(trial: Trial) -> Table:
     """The quantities and the layers of a trial."""
     found = trial.effects
     rows = [row(one) for one in (found.cost, *found.others)]
@@ -86,7 +86,7 @@ def table(trial: Trial) -> TextTable:
         if found.layers
         else ""
     )
-    return TextTable(
+    return Table.of_texts(
         f"{trial.change}: {len(trial.windows)} windows in {found.blocks} blocks, "
         f"paired [95 % interval]; processor time of {COUNTED[found.counted]}{corrected}",
         ("", "unit", "before", "changed", "change", "interval", ""),
@@ -145,7 +145,7 @@ def ratios_of(allocation: Allocation) -> dict[tuple[str, ...], Interval]:
     }
 
 
-def factorial_table(allocation: Allocation, unit: str) -> TextTable:
+def factorial_table(allocation: Allocation, unit: str) -> Table:
     """The effects of a factorial trial on the processor time per unit of work."""
     rows = [
         (
@@ -166,7 +166,7 @@ def factorial_table(allocation: Allocation, unit: str) -> TextTable:
             percent(allocation.error_share),
         )
     )
-    return TextTable(
+    return Table.of_texts(
         f"processor time a {unit}: each change, and the interaction of each pair of "
         "changes [95 % interval]; *: the interval excludes zero",
         ("change", "effect", "interval", "", "of the variation"),

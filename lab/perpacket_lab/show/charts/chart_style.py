@@ -18,8 +18,8 @@ from perpacket_lab.analysis.wording import column_in_words
 from perpacket_lab.show.charts import palette
 
 if TYPE_CHECKING:
+    from perpacket.show.table import Table
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.show.tables import Table
     from perpacket_lab.study.figure import Figure
     from perpacket_lab.study.point import Level, Point
 

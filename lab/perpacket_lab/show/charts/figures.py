@@ -16,8 +16,8 @@ from perpacket_lab.show.charts import chart_style, drawing
 from perpacket_lab.show.charts.chart_style import Plot, Select
 
 if TYPE_CHECKING:
+    from perpacket.show.table import Table
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.show.tables import Table
     from perpacket_lab.study.figure import Figure
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import altair as alt
 import polars as pl
 
+from perpacket.show.table import Cell, Table
 from perpacket_lab.analysis.findings import figure_points
 from perpacket_lab.analysis.wording import in_words, number, typographic
 from perpacket_lab.show.charts import chart_style
 from perpacket_lab.show.charts.chart_style import WIDE, Plot, Select, level_of, titles_of
-from perpacket_lab.show.tables import Cell, Table
 
 if TYPE_CHECKING:
     from perpacket.analysis.statistics import Interval
@@ -162,7 +162,7 @@ def _cell(interval: Interval | None) -> Cell:
     if interval is None:
         return Cell("")
     bounds = typographic(str(interval)).partition(" ")[2] if interval.is_bounded else ""
-    return Cell(number(interval.value), remark=bounds, sort=interval.value)
+    return Cell(number(interval.value), bounds=bounds, sort=interval.value)
 
 
 KINDS: Final[Mapping[str, Select]] = {"heat-map": cells_of}

@@ -18,9 +18,9 @@ from perpacket_lab.show.charts import figures, palette
 from perpacket_lab.show.html import data
 
 if TYPE_CHECKING:
+    from perpacket.show.table import Table
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.show.charts.figures import Drawing
-    from perpacket_lab.show.tables import Table
 
 TEMPLATE: Final = "page.html.j2"
 STYLE: Final = "style.css"

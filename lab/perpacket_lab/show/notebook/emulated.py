@@ -12,7 +12,7 @@ from perpacket_lab.study.quantities import flatten
 
 if TYPE_CHECKING:
     from perpacket.results import AnyChart
-    from perpacket.show.text_table import TextTable
+    from perpacket.show.table import Table
 
 INSTRUCTIONS = "instructions_per_packet"
 
@@ -29,7 +29,7 @@ class EmulatedRun(Result):
         """The most important numbers as a sentence."""
         return emulation.headline(self.document)
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """Costs by layer, by kind and by direction."""
         return emulation.tables(self.document)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perpacket.errors import ConfigurationError
 from perpacket.results import Result
 from perpacket.show import markup
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Table
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.quantities import flatten
 
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from perpacket_lab.analysis.published import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
     from perpacket_lab.show.charts.chart_style import Chart
-    from perpacket_lab.show.tables import Table
-
-
-MOST_ROWS = 20
-"""Rows that a notebook shows. `to_polars()` has all rows."""
-
-
-def report_table(content: Table) -> str:
-    """The first rows of a table of the report."""
-    rows = [
-        [f"{cell.text}\n{cell.remark}".strip() for cell in row] for row in content.rows[:MOST_ROWS]
-    ]
-    rest = len(content.rows) - len(rows)
-    caption = f"{content.caption}; {rest} rows more" if rest else content.caption
-    return markup.table(caption, content.columns, rows, content.numeric)
 
 
 @dataclass(frozen=True)
@@ -46,7 +31,7 @@ class StudyRun(Result):
 
     analysis: Analysis
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """The results with their intervals, beside published values if there are any."""
         from perpacket_lab.show import terminal
 
@@ -129,7 +114,7 @@ class StudyRun(Result):
                 markup.heading(study.title),
                 *map(markup.paragraph, parts),
                 markup.bullet_list(found),
-                report_table(tables.means_table(self.analysis)),
+                markup.table(tables.means_table(self.analysis)),
                 markup.paragraph(f"plot() draws these charts: {'; '.join(self.figures)}"),
             )
         )
@@ -187,7 +172,7 @@ class Comparisons(Sequence["Comparison"]):
         from perpacket_lab.show import tables
 
         analysis = self.run.analysis
-        table = report_table(tables.comparison_table(analysis))
+        table = markup.table(tables.comparison_table(analysis))
         return markup.paragraph(analysis.headline) + table
 
 
@@ -205,7 +190,7 @@ class RunDifference(Sequence["Claim[Pair]"], Result):
         """The number of ratios."""
         return len(self.compared.ratios)
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """The ratios with their verdicts."""
         from perpacket_lab.show import terminal
 
@@ -252,9 +237,7 @@ class RunDifference(Sequence["Claim[Pair]"], Result):
     def _repr_html_(self) -> str:
         from perpacket_lab.show import terminal
 
-        table = terminal.run_comparison_table(self.compared)
-        numeric = [heading in table.right for heading in table.headings]
-        shown = markup.table(table.title, table.headings, table.rows, numeric)
+        shown = markup.table(terminal.run_comparison_table(self.compared))
         return shown + "".join(markup.paragraph(remark) for remark in self.compared.remarks)
 
 

@@ -9,7 +9,7 @@ from perpacket.analysis.statistics import number_text
 from perpacket.errors import ConfigurationError
 from perpacket.results import Result
 from perpacket.show import markup
-from perpacket.show.text_table import TextTable
+from perpacket.show.table import Table
 from perpacket_lab.study.quantities import flatten
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class SimulatedRun(dict[str, object], Result):
     states: Mapping[str, list[object]] | None = None
     """State over time, if it was recorded: see `Simulation.timeline`."""
 
-    def tables(self) -> Sequence[TextTable]:
+    def tables(self) -> Sequence[Table]:
         """The numbers of the result, then the layers. Names end in their units."""
         title = f"{self.get('configuration')}, seed {self.get('seed')}"
         skipped = {"schema", "configuration", "seed", "layers"}
         numbers = {key: value for key, value in self.items() if key not in skipped}
         rows = tuple((name, number_text(value)) for name, value in flatten(numbers))
-        tables = [TextTable(title, ("quantity", "value"), rows, ("value",))]
+        tables = [Table.of_texts(title, ("quantity", "value"), rows, ("value",))]
         layers = self.get("layers")
         if isinstance(layers, Mapping) and layers:
             costs = tuple(
@@ -53,7 +53,7 @@ class SimulatedRun(dict[str, object], Result):
                 for name, events in layers.items()
             )
             title = "Host, by layer (packets are frames sent and received)"
-            tables.append(TextTable(title, ("layer", *LAYER_EVENTS), costs, LAYER_EVENTS))
+            tables.append(Table.of_texts(title, ("layer", *LAYER_EVENTS), costs, LAYER_EVENTS))
         return tables
 
     def as_dict(self) -> Mapping[str, object]:
@@ -123,4 +123,4 @@ class SimulatedRun(dict[str, object], Result):
             (f"cycles per packet: {layer}", number(own)) for layer, own in self.cycles().items()
         ]
         caption = f"{self['configuration']}, seed {self['seed']}, simulated"
-        return markup.table(caption, ("quantity", "value"), rows, (False, True))
+        return markup.table(Table.of_texts(caption, ("quantity", "value"), rows, ("value",)))
