@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tomllib
 from dataclasses import replace
 from functools import cache
@@ -15,52 +13,12 @@ import tomli_w
 from perpacket.errors import ConfigurationError, MissingStudy
 from perpacket_lab.cli.study import chosen, length_of
 from perpacket_lab.run import configuration_file
-from perpacket_lab.run.configuration_file import RunConfiguration
 from perpacket_lab.study import library, load
 from perpacket_lab.study.file import read_content
 from perpacket_lab.study.lengths import LENGTHS, Length, has_lengths
-from perpacket_lab.study.point import Point
 from perpacket_lab.study.study import Study
 
 HERE = Path("my.toml")
-
-BEFORE = json.loads((Path(__file__).parent / "studies_before.json").read_text())
-"""The points and figures of each study when it was a Python module, by `NAME LENGTH`."""
-
-WINDOWS = {"run.duration_s", "run.warmup_s", "search.trial_s"}
-"""Parameters that have changed since then: there are more and shorter windows."""
-
-ADDED = {
-    *("load.requests", "server.processors", "network.acknowledgments"),
-    *("host.prefetch_lines", "host.prefetch_by"),
-    *("router.routes", "router.processors", "cross.rate_bps"),
-    *("structures.field_share", "workload.sleep_us"),
-}
-"""Parameters that the studies of the first version did not have."""
-
-LATER = {
-    *("traffic", "static", "program", "processors"),
-    *("acknowledgments", "trace", "lines", "by", "fields"),
-    *("events", "mix", "connection"),
-    *("routes", "cross_mbps", "sleep_us"),
-}
-"""Factors that the studies of the first version did not have."""
-
-RENAMED = {"rate-900mbps": "bulk-1c-900mbps-0ms-256k-none"}
-"""Names that points of the first version had."""
-
-ONLY_FULL = {
-    *("search-kernel-512b", "search-xdp-512b", "search-xdp-1518b"),
-    *(
-        f"loss-{plane}-{rate}pps"
-        for plane in ("kernel", "xdp")
-        for rate in (50_000, 200_000, 400_000)
-    ),
-}
-"""Points that the default length no longer has, in favour of routes by RIP and cross traffic."""
-
-DIVIDED = {'curve connections content_mbps {"network": "direct"}'}
-"""Figures that are now one for each series, because a study may replay several logs."""
 
 MEASURED = [name for name in library.names() if library.find(name).is_measured]
 
@@ -68,48 +26,6 @@ MEASURED = [name for name in library.names() if library.find(name).is_measured]
 @cache
 def found(name: str, length: Length = "default") -> Study:
     return library.find(name, length)
-
-
-def digest(point: Point) -> str:
-    """The point without its windows, in the form of `studies_before.json`."""
-    content = {
-        "configuration": point.configuration,
-        "factors": {name: level for name, level in point.factors.items() if name not in LATER},
-        "overrides": {
-            name: value for name, value in point.overrides if name not in WINDOWS | ADDED
-        },
-        "against": point.against,
-        "timeline": point.timeline,
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-@pytest.mark.parametrize("key", BEFORE)
-def test_a_study_has_the_points_of_the_first_version(key: str) -> None:
-    name, length = key.split()
-    points = found(name, "full" if length == "full" else "default").points
-    now = {RENAMED.get(point.name, point.name): digest(point) for point in points}
-    before = {
-        point: content
-        for point, content in BEFORE[key]["points"].items()
-        if length == "full" or point not in ONLY_FULL
-    }
-    assert now.items() >= before.items(), "points may be added"
-
-
-@pytest.mark.parametrize("key", BEFORE)
-def test_a_study_has_the_figures_of_the_first_version(key: str) -> None:
-    name, length = key.split()
-    figures = found(name, "full" if length == "full" else "default").figures
-    wheres = [
-        {name: level for name, level in figure.where.items() if name not in LATER}
-        for figure in figures
-    ]
-    own = [
-        f"{figure.kind} {figure.x} {figure.y} {json.dumps(where, sort_keys=True)}"
-        for figure, where in zip(figures, wheres, strict=True)
-    ]
-    assert set(own) >= set(BEFORE[key]["figures"]) - DIVIDED, "figures may be added"
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -152,28 +68,14 @@ def test_the_study_in_a_run_directory_is_the_study_that_ran(name: str) -> None:
     assert again.definition == study.definition
 
 
-def old(study: Study, points: tuple[Point, ...]) -> RunConfiguration:
-    """A run of the first version, which stored no study.toml of a built-in study."""
-    return replace(configuration_file.resolve(study, "0"), points=points, definition="")
-
-
-def test_a_run_directory_without_a_study_opens_with_the_run_s_points() -> None:
-    full = found("web-servers", "full")
-    chosen = tuple(point for point in full.points if point.factors["size_bytes"] == 50)
-    again = configuration_file.study_of(old(full, chosen))
-    assert again.points == chosen
-    assert again.command == "perpacket study run web-servers"
-    requested = library.find("router", only=("tcp-xdp",))
-    assert configuration_file.study_of(old(requested, requested.points)).points == requested.points
-
-
-def test_a_run_directory_without_a_study_names_a_removed_point() -> None:
+def test_a_run_directory_names_a_point_that_its_study_lacks() -> None:
     study = found("breakdown")
-    gone = (*study.points, replace(study.points[0], name="ab-7b"))
+    run = configuration_file.resolve(study, "0")
+    gone = replace(run, points=(*run.points, replace(study.points[0], name="ab-7b")))
     with pytest.raises(ConfigurationError, match="ab-7b"):
-        configuration_file.study_of(old(study, gone))
+        configuration_file.study_of(gone)
     with pytest.raises(MissingStudy, match=r"no\s+study\.toml"):
-        configuration_file.study_of(replace(old(study, gone), study="gone"))
+        configuration_file.study_of(replace(run, definition=""))
 
 
 BASE = """

@@ -56,8 +56,7 @@ class RunConfiguration:
     stopping: Stopping | None = None
     """With a stopping rule, a point may need fewer runs than there are `seeds`."""
     definition: str = ""
-    """The resolved study as the text of its file, which the directory stores as `study.toml`. A
-    directory of an earlier version lacks it for a built-in study."""
+    """The resolved study as the text of its file, which the directory stores as `study.toml`."""
 
 
 class StoppingModel(BaseModel):

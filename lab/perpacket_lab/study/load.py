@@ -84,7 +84,7 @@ def build(
         asked = Asked(length=length, only=list(only), traces=dict(traces or {}))
         file = file.model_copy(update={"asked": asked})
     try:
-        points, design = points_of(file)
+        file, points, design = _with_baselines(file, content, length, where)
         known = _names(content, where) if file.published else frozenset()
         return _study(file, points, design, known)
     except StudyError as error:
@@ -93,6 +93,33 @@ def build(
         raise ConfigurationError(
             f"{where}: {error}", error.parameter, error.value, error.allowed, error.hint
         ) from None
+
+
+def _with_baselines(
+    file: StudyFile, content: Content, length: Length, where: Path
+) -> tuple[StudyFile, tuple[Point, ...], Design | None]:
+    """The study with its points, and the baselines that only other experiments define.
+
+    An experiment alone may lack the baselines of its gains.
+    """
+    points, design = points_of(file)
+    names = {point.name for point in points}
+    lacking = {point.against for point in points if point.against is not None} - names
+    experiments = content.get("experiment")
+    if not lacking or not isinstance(experiments, list):
+        return file, points, design
+    named = tuple(filter(None, (each.get("name", "") for each in experiments)))
+    every = study_file.check(study_file.resolved(content, length, named), where)
+    others = [each for each in every.experiment if each not in file.experiment]
+    defining = [
+        each
+        for each in others
+        if lacking
+        & {one.name for one in points_of(every.model_copy(update={"experiment": [each]}))[0]}
+    ]
+    whole = file.model_copy(update={"experiment": [*file.experiment, *defining]})
+    wanted = names | lacking
+    return whole, tuple(one for one in points_of(whole)[0] if one.name in wanted), None
 
 
 def of_text(text: str, where: Path) -> Study:

@@ -8,14 +8,13 @@ other, by a function of `perpacket_lab.analysis.agreement`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from perpacket.errors import ConfigurationError, MissingStudy
 from perpacket_lab.study import load
 from perpacket_lab.study.file import read_content
-from perpacket_lab.study.lengths import LENGTHS, Length
+from perpacket_lab.study.lengths import Length
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.study import Study
 
@@ -70,24 +69,14 @@ def example(kind: str) -> str:
 def of_run(study: str, definition: str, points: tuple[Point, ...]) -> Study:
     """The study of a run, with the points of the run.
 
-    `definition` is the resolved study in the run directory. A directory of an earlier version has
-    none for a built-in study; the result is then that study at the shortest length with all points.
+    `definition` is the resolved study in the run directory. Raises `MissingStudy` without it.
     """
     if definition:
         return _limited(load.of_text(definition, Path("study.toml")), study, points)
-    if study not in names():
-        raise MissingStudy(
-            f"the run directory of study {study} has no study.toml, and perpacket has no built-in "
-            "study of that name",
-            hint="restore that file from a copy, or run the study again into another directory",
-        )
-    wanted = {point.name for point in points}
-    every = experiments(study)
-    found = find(study, only=every)
-    for length in LENGTHS:
-        if found.is_measured and not wanted <= {point.name for point in found.points}:
-            found = find(study, length, every)
-    return _limited(replace(found, command=f"perpacket study run {study}"), study, points)
+    raise MissingStudy(
+        f"the run directory of study {study} has no study.toml",
+        hint="restore that file from a copy, or run the study again into another directory",
+    )
 
 
 def _limited(found: Study, study: str, points: tuple[Point, ...]) -> Study:
