@@ -166,7 +166,9 @@ impl Array {
     }
 }
 
-/// The physical first lines of the instances of one structure.
+/// The physical first lines of the instances of one structure. There are none if the run has no such
+/// structure.
+#[derive(Default)]
 pub struct FirstLines {
     lines: Box<[Line]>,
 }
@@ -177,12 +179,13 @@ impl FirstLines {
         self.lines.len() as u32
     }
 
-    /// The first line of the instance `index` modulo the number of instances.
+    /// The first line of the instance `index` modulo the number of instances; line 0 if there is none.
     #[inline]
     pub fn line(&self, index: u32) -> Line {
         let index = index as usize;
         match self.lines.get(index) {
             Some(line) => *line,
+            None if self.lines.is_empty() => Line(0),
             None => self.lines[index % self.lines.len()],
         }
     }

@@ -478,7 +478,7 @@ impl Cpu {
                 Structure::Callout => hash >> 12,
                 _ => index,
             };
-            self.arrays.line(structure, index).unwrap_or(Line(0))
+            self.arrays.line(structure, index)
         });
         ConnectionLines { index, lines }
     }
@@ -495,11 +495,10 @@ impl Cpu {
         }
     }
 
-    /// The following operations are on an instance of a structure, if the run has this structure.
+    /// The following operations are on an instance of a structure.
+    #[inline]
     fn at(&mut self, structure: Structure, index: u32) {
-        if let Some(line) = self.arrays.line(structure, index) {
-            self.bases[structure as usize] = line;
-        }
+        self.bases[structure as usize] = self.arrays.line(structure, index);
     }
 
     /// The following operations are on this file.

@@ -20,10 +20,10 @@ pub struct Population {
     pub ring: u32,
 }
 
-/// The instances of each structure that the run has, by `Structure as usize`.
-pub(super) struct Arrays<A>([Option<A>; Structure::ALL.len()]);
+/// The instances of each structure, by `Structure as usize`.
+pub(super) struct Arrays<A>([A; Structure::ALL.len()]);
 
-impl Arrays<Array> {
+impl Arrays<Option<Array>> {
     pub fn lay_out(
         layout: &mut Layout,
         footprints: &[Footprint],
@@ -77,23 +77,20 @@ impl Arrays<Array> {
 
     /// The physical lines of all instances.
     pub fn place(self, pages: &PageTable) -> Arrays<FirstLines> {
-        Arrays(self.0.map(|array| array.map(|array| array.place(pages))))
+        let placed = |array: Option<Array>| array.map(|array| array.place(pages));
+        Arrays(self.0.map(|array| placed(array).unwrap_or_default()))
     }
 }
 
 impl Arrays<FirstLines> {
     /// The number of instances.
     pub fn count(&self, structure: Structure) -> u32 {
-        self.0[structure as usize]
-            .as_ref()
-            .map_or(0, FirstLines::count)
+        self.0[structure as usize].count()
     }
 
-    /// The first line of the instance `index` modulo the number of instances; `None` if the run has
-    /// no such structure.
+    /// The first line of the instance `index` modulo the number of instances.
     #[inline]
-    pub fn line(&self, structure: Structure, index: u32) -> Option<Line> {
-        let lines = self.0[structure as usize].as_ref()?;
-        Some(lines.line(index))
+    pub fn line(&self, structure: Structure, index: u32) -> Line {
+        self.0[structure as usize].line(index)
     }
 }

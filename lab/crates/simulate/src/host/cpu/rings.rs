@@ -102,16 +102,14 @@ impl Cpu {
         rings.cleaned = first.wrapping_add(count);
         let last = rings.tx_descriptors - 1;
         let frames = (0..count).map(|step| first.wrapping_add(step));
-        let descriptors = frames
-            .clone()
-            .map(|number| self.tx_descriptor(number, last));
-        let descriptors: Vec<_> = descriptors
-            .filter_map(|index| self.arrays.line(Structure::TxDescriptor, index))
-            .collect();
-        for &line in &descriptors {
-            self.memory.invalidate(line);
+        for number in frames.clone() {
+            let index = self.tx_descriptor(number, last);
+            self.memory
+                .invalidate(self.arrays.line(Structure::TxDescriptor, index));
         }
-        for (number, line) in frames.zip(descriptors) {
+        for number in frames {
+            let index = self.tx_descriptor(number, last);
+            let line = self.arrays.line(Structure::TxDescriptor, index);
             self.bases[Structure::DoneDescriptor as usize] = line;
             self.at_sent(number);
             self.run(Operation::DriverClean);
@@ -122,15 +120,13 @@ impl Cpu {
     pub fn dma_receive(&mut self, bytes: u32) -> ReceiveBuffer {
         let buffer = self.rings.received;
         self.rings.received = buffer.wrapping_add(1);
-        if let Some(base) = self.arrays.line(Structure::RxBuffer, buffer) {
-            for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
-                self.memory.invalidate(Line(base.0 + line));
-            }
+        let base = self.arrays.line(Structure::RxBuffer, buffer);
+        for line in 0..bytes.div_ceil(64).clamp(1, self.rx_buffer_lines) {
+            self.memory.invalidate(Line(base.0 + line));
         }
         let descriptor = buffer / self.rings.descriptors_per_line;
-        if let Some(line) = self.arrays.line(Structure::RxDescriptor, descriptor) {
-            self.memory.invalidate(line);
-        }
+        self.memory
+            .invalidate(self.arrays.line(Structure::RxDescriptor, descriptor));
         ReceiveBuffer(buffer)
     }
 
