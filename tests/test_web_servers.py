@@ -32,7 +32,7 @@ from perpacket_lab.measure import hosts, process_tree
 from perpacket_lab.measure.plan import validated, with_available_events
 from perpacket_lab.measure.web import peers, runs
 from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.runner import WebRunner
+from perpacket_lab.measure.web.runner import WebRunner, check_reachable
 from perpacket_lab.run import start as session
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.show import html
@@ -585,3 +585,15 @@ def test_points_on_more_processors_than_the_machine_has_are_left_out(
         assert list(setup.left_out) == [more]
         chosen = runner.setup().testbed(validated(Plan, points[0])).server.cpus
     assert len(chosen) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:8080", "http://localhost:80/a", "http://[::1]:1"]
+)
+def test_a_server_on_loopback_is_an_error_if_its_clients_are_elsewhere(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="another loopback interface") as caught:
+        check_reachable(url, "198.18.7.1")
+    assert "{address}" in caught.value.hint
+    check_reachable(url, "127.0.0.1")
+    check_reachable("http://{address}:8080", "198.18.7.1")
+    check_reachable("", "198.18.7.1")

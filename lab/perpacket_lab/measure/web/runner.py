@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
+from urllib.parse import urlsplit
 
-from perpacket.errors import MachineLacks
+from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.processors import with_server
 from perpacket_lab.measure.applications import file, preparation
@@ -89,6 +90,8 @@ class WebRunner(MeasuredRunner[WebSetup]):
             )
             foreign = [plan.server_command for plan in plans.values() if plan.is_foreign]
             check_server_commands(direct.server, foreign)
+            for plan in plans.values():
+                check_reachable(plan.server_url, direct.server.address)
             known = probed(direct.server)
             left_out = impossible(plans, lacks, direct.server, known)
             possible = [plan for name, plan in plans.items() if name not in left_out]
@@ -127,6 +130,27 @@ class WebRunner(MeasuredRunner[WebSetup]):
             except MachineLacks as error:
                 lacks[count] = str(error)
         return found, lacks
+
+
+def check_reachable(url: str, address: str) -> None:
+    """Raise `ConfigurationError` for a URL on loopback if the clients are on other hosts.
+
+    `address` is the server's. A network namespace has a loopback interface of its own.
+    """
+    name = urlsplit(url).hostname or ""
+    if is_loopback(name) and not is_loopback(address):
+        raise ConfigurationError(
+            f"{named('server.url')} {url}: the clients have another loopback interface than the "
+            f"server, which is at {address}",
+            parameter="server.url",
+            value=url,
+            hint="write {address} in place of the host, or use --testbed loopback",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address is that of its own loopback interface."""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def limits_of(testbeds: Mapping[int, Testbed], direct: Testbed) -> list[str]:
