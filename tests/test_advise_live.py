@@ -204,6 +204,7 @@ def test_advice_changes_no_setting_that_can_be_read(bed: Bed, programs: str, sit
     listen = f"{SERVER}:7004"
     pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
     bed.wait_for(pid, 7004)
+    load(bed, programs, f"http://{listen}/small.html")
     before = every_setting(pid)
     assert len(before) > 20
     advise(observation.observe(0.5, pid, ""))

@@ -25,6 +25,7 @@ from perpacket.advise import network_scope, settings
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Gone, Setting
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
+from perpacket.measure.hosts.record import start_ticks
 from perpacket.whole_file import write_whole
 
 SCHEMA = 1
@@ -455,13 +456,8 @@ def _start_guardian(file: Path) -> subprocess.Popen[bytes]:
 
 
 def start_time(pid: int) -> str:
-    """A process's start time in ticks since boot (proc_pid_stat(5)); empty if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]
+    """A process's start time in ticks since boot; empty if there is none."""
+    return str(start_ticks(pid) or "")
 
 
 def _is_guardian(pid: int) -> bool:
