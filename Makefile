@@ -10,6 +10,7 @@
 # make check  check formatting, lints and types
 # make docs   build the documents in docs/_build
 # make pages  write the pages of kept runs in docs/documents; RUN=DIRECTORY keeps a run first
+# make schema write the schema of the agent's options, from which Python's functions are made
 # make wheels build the package and its agent as wheels, with the emulator's plugin, in dist
 # make bench  run the benchmarks (see benches/README.md)
 # make fuzz   run every fuzz target for a minute (FUZZ_SECONDS)
@@ -27,10 +28,12 @@ export CARGO_PROFILE_RELEASE_LTO ?= off
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
 .PHONY: setup setup-dev demo test peers rust-tests offline-tests emulation-tests host-tests \
-	live-tests machine-tests test-full test-applications test-machines agent check docs pages wheels bench fuzz clean
+	live-tests machine-tests test-full test-applications test-machines agent check docs pages schema wheels bench \
+	fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
-install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent --editable ./lab --editable
+install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile ./crates/agent \
+	./lab/crates/lab-agent --editable ./lab --editable
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -127,9 +130,13 @@ docs: setup-dev
 pages: setup-dev
 	cd docs && ../$(BIN)/python -m from_code.kept_runs $(abspath $(RUN))
 
+# The schema of the agent's options, of which the package has a copy.
+schema: setup
+	$(BIN)/perpacket-lab-agent schema > python/perpacket/schema.json
+
 wheels: $(BIN)/python
 	$(plugin)
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./lab ./crates/agent
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./lab ./crates/agent ./lab/crates/lab-agent
 
 bench:
 	cargo bench --package perpacket-benches --locked

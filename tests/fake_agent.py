@@ -47,6 +47,22 @@ def option(name: str, default: str = "") -> str:
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
 
+POSITIONAL = {"load http": "url", "load media": "url", "load files": "workload"}
+"""The option of a verb that has no name on the command line."""
+
+
+def words_of(document: str) -> list[str]:
+    """The command line of a JSON document."""
+    ((verb, options),) = json.loads(document).items()
+    words: list[str] = verb.split()
+    if verb in POSITIONAL:
+        words.append(options.pop(POSITIONAL[verb]))
+    for name, value in options.items():
+        words.append(f"--{name}")
+        words += [] if value is True else [str(value)]
+    return words
+
+
 def print_report(report: dict[str, object]) -> None:
     print(json.dumps({"schema": 1} | report), flush=True)
 
@@ -220,6 +236,8 @@ def probe() -> int:
 
 def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+    if sys.argv[1] == "run":
+        sys.argv[1:] = words_of(sys.argv[2])
     if LOG in os.environ:
         with Path(os.environ[LOG]).open("a") as log:
             log.write(json.dumps(sys.argv[1:]) + "\n")

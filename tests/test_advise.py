@@ -454,7 +454,7 @@ def test_a_configuration_that_is_not_nginxs_is_an_error(tmp_path: Path, text: st
 
 def test_the_options_of_serve_web_are_on_its_command_line() -> None:
     command = ("perpacket-agent", "serve", "web", "--sendfile-above=1024GiB", "--coalesce", "50us")
-    found = servers.web_options(command)
+    found = servers.web_options(servers.given_options(command) or {})
     assert (found["sendfile"], found["batch"], found["io-uring"]) == ("off", "50us", "off")
 
 
@@ -487,17 +487,19 @@ def test_an_unknown_interface_is_an_error_that_lists_the_interfaces() -> None:
 @pytest.mark.parametrize(
     ("options", "follows"),
     [
-        ([], True),
-        (["--pid", "1", "--format", "table"], True),
-        (["--format", "json"], False),
-        (["--every=1"], False),
-        (["--help"], False),
-        (["--events", "accounts"], False),
-        (["--", "server", "--help"], True),
+        ({}, True),
+        ({"pid": "1", "format": "table"}, True),
+        ({"format": "json"}, False),
+        ({"every": "1"}, False),
+        ({"quiet": True}, False),
+        ({"events": "accounts"}, False),
+        ({"command": ["server", "--quiet"]}, True),
     ],
 )
-def test_advice_follows_a_profile_that_prints_a_table(options: list[str], follows: bool) -> None:
-    assert agent_verbs.prints_table(options) is follows
+def test_advice_follows_a_profile_that_prints_a_table(
+    options: dict[str, object], follows: bool
+) -> None:
+    assert agent_verbs.prints_advice(options) is follows
 
 
 def test_the_line_names_a_change_that_a_trial_can_apply() -> None:

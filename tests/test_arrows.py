@@ -26,20 +26,22 @@ CRATES: dict[str, set[str]] = {
     "emulate": {"cost", "memory"},
     "emulate-plugin": {"cost", "emulate", "memory"},
     "linux": set(),
-    "profiler": {"cost", "linux"},
+    "profiler": {"cost", "linux", "spec"},
     "timers": set(),
-    "media": {"http", "linux", "timers"},
+    "media": {"http", "linux", "spec", "timers"},
     "http": set(),
-    "serve": {"http", "linux"},
-    "load": {"http", "linux", "timers", "workload"},
-    "link": {"linux"},
-    "microbench": {"linux", "memory"},
+    "spec": {"linux"},
+    "serve": {"http", "linux", "spec"},
+    "load": {"http", "linux", "spec", "timers", "workload"},
+    "link": {"linux", "spec"},
+    "added-cost": {"linux", "spec"},
+    "microbench": {"linux", "memory", "spec"},
     "requirements": set(),
-    "router": {"linux"},
+    "router": {"linux", "spec"},
     "agent": {
-        *("cost", "http", "linux", "profiler", "serve", "load", "link", "media", "microbench"),
-        "router",
+        *("added-cost", "cost", "http", "linux", "profiler", "serve", "load", "link", "spec"),
     },
+    "lab-agent": {"agent", "linux", "media", "microbench", "router", "spec"},
     "python": {"emulate", "simulate", "workload"},
 }
 """The crates of this workspace on which each crate may depend. All tests may use `requirements`."""
@@ -102,6 +104,12 @@ FOLDERS = {
 def test_a_crate_depends_on_those_below_it_alone(crate: str) -> None:
     assert crate in CRATES, f"{crate} is new: add the crates on which it may depend"
     assert own_crates(FOLDERS[crate] / "Cargo.toml") <= CRATES[crate]
+
+
+def test_the_operators_crates_use_none_of_the_lab() -> None:
+    lab = {name for name, folder in FOLDERS.items() if folder.is_relative_to(ROOT / "lab")}
+    for name in FOLDERS.keys() - lab:
+        assert not own_crates(FOLDERS[name] / "Cargo.toml") & lab, name
 
 
 GPL = "emulate-plugin"
@@ -279,7 +287,7 @@ def test_modules_import_the_declared_packages_and_every_declared_one_is_imported
     distributions = packages_distributions()
     found = {canonical(distributions[name][0]) for name in others}
     # The agent is an executable, which no module imports.
-    assert found == declared - {"perpacket-agent", "perpacket"}
+    assert found == declared - {"perpacket-agent", "perpacket-lab-agent", "perpacket"}
 
 
 FOUND_BY_FOLDER = ("perpacket_lab.show.charts.", "perpacket_lab.measure.applications.library.")

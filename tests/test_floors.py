@@ -38,6 +38,8 @@ def verb(*words: str) -> subprocess.CompletedProcess[str]:
         ["study", "run", "osdi06"],
         ["trace", "info", "log"],
         ["application", "list"],
+        ["bench", "memory"],
+        ["serve", "media", "--root", "."],
     ],
 )
 def test_a_verb_of_the_lab_names_the_command_that_installs_it(words: list[str]) -> None:

@@ -127,7 +127,7 @@ def test_an_error_of_the_agent_is_reported_with_its_hint(
     make_agent: MakeAgent, status: int, error: type[Exception]
 ) -> None:
     make_agent(f"printf 'error: perf is forbidden\\n\\nhint: ask root\\n' >&2; exit {status}")
-    with live.windows([]) as found, pytest.raises(error) as caught:
+    with live.windows({}) as found, pytest.raises(error) as caught:
         list(found)
     assert str(caught.value) == "perf is forbidden"
     assert getattr(caught.value, "hint", "") == "ask root"

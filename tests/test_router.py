@@ -275,6 +275,11 @@ class FailedProcess:
         raise RunFailed("ended without a line")
 
 
+def verb_of(command: Sequence[str]) -> str:
+    """The verb of the document that a command sends to the agent; empty for other commands."""
+    return str(next(iter(json.loads(command[2])))) if command[1] == "run" else ""
+
+
 @dataclass
 class FakeHost:
     """A host whose kernel forbids BPF, and whose router breaks one rule."""
@@ -291,16 +296,16 @@ class FakeHost:
         raise NotImplementedError
 
     def start(self, command: Sequence[str], *, cpus: Sequence[int] | None = None) -> FailedProcess:
-        assert command[1:3] == ["route", "plane"]
+        assert verb_of(command) == "route plane"
         return FailedProcess(self.FORBIDDEN)
 
     def run(
         self, command: Sequence[str], *, timeout_s: float, cpus: Sequence[int] | None = None
     ) -> FakeCompleted:
-        if command[1:3] == ["route", "check"]:
+        if verb_of(command) == "route check":
             cases = [{"case": "TTL 1", "breach": "nothing came"}, {"case": "MTU", "breach": None}]
             return FakeCompleted(1, json.dumps({"cases": cases}))
-        if command[1:3] == ["route", "throughput"]:
+        if verb_of(command) == "route throughput":
             return self.FORBIDDEN
         return FakeCompleted(0, json.dumps({"capabilities": []}))
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::config;
 use crate::status::Failure;
 
 /// Prints a line on standard error. A closed or full standard error does not end the run.
+#[macro_export]
 macro_rules! message {
     ($($part:tt)*) => {
         $crate::output::write_message(format_args!($($part)*))
@@ -32,9 +32,9 @@ pub enum Format {
     Json,
 }
 
-/// Options of every verb.
+/// The output of a verb: options that every verb has.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Shared {
+pub struct Output {
     /// Format of the data on standard output.
     #[arg(long, value_enum, default_value = "table", help_heading = "Output")]
     pub format: Format,
@@ -49,19 +49,11 @@ pub struct Shared {
     pub show_config: bool,
 }
 
-impl Shared {
+impl Output {
     /// Whether to show progress: only on a terminal, and not with --quiet.
     pub fn shows_progress(&self) -> bool {
         use std::io::IsTerminal;
         !self.quiet && io::stderr().is_terminal()
-    }
-
-    /// Prints the options if --show-config requests this. Returns whether it did.
-    pub fn shows_config(&self, options: &impl Serialize) -> Result<bool, Failure> {
-        if self.show_config {
-            print!("{}", config::to_toml(options)?);
-        }
-        Ok(self.show_config)
     }
 
     /// Prints a result in the format of --format.
@@ -78,11 +70,24 @@ impl Shared {
                 text
             }
         };
-        io::stdout()
-            .lock()
-            .write_all(text.as_bytes())
-            .map_err(|error| Failure::failed(format!("standard output: {error}")))
+        write(&text)
     }
+
+    /// Prints a report as one line of JSON.
+    pub fn print_line<R: Serialize>(report: &R) -> Result<(), Failure> {
+        let mut line = serde_json::to_string(report).map_err(Failure::failed)?;
+        line.push('\n');
+        write(&line)
+    }
+}
+
+/// Writes a text on standard output, at once.
+pub fn write(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+        .map_err(|error| Failure::failed(format!("standard output: {error}")))
 }
 
 /// A file for a result. It is opened before the run, so that a wrong name fails at once.

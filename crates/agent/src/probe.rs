@@ -5,38 +5,39 @@ use std::path::PathBuf;
 
 use perpacket_profiler::by_cpu::SinceStart;
 use perpacket_profiler::{Capabilities, probe};
+use perpacket_spec::Spec;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output::Shared;
+use crate::output::Output;
 use crate::profile::by_cpu;
 use crate::status::{Failure, Status};
+use crate::verb::Verb;
 
-/// Options of `probe`.
-#[derive(Debug, clap::Args, Serialize)]
-#[command(
-    after_help = "Examples:\n  perpacket-agent probe --format json\n  perpacket-agent probe --root /"
-)]
-pub struct Arguments {
+const EXAMPLE: &str =
+    "Examples:\n  perpacket-agent probe --format json\n  perpacket-agent probe --root /";
+
+/// Report what this machine can do, and what each missing capability costs.
+#[derive(Clone, Debug, clap::Args, Serialize, JsonSchema)]
+pub struct ProbeSpec {
     /// Print the processors and network queues since the machine started instead, from a folder with
     /// its proc and sys: `/`, or a copy.
     #[arg(long, value_name = "FOLDER")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<PathBuf>,
-    #[command(flatten)]
-    #[serde(skip)]
-    shared: Shared,
+}
+
+impl Spec for ProbeSpec {}
+
+/// The verb.
+pub fn verb() -> Verb {
+    Verb::new("probe", EXAMPLE, run)
 }
 
 /// Prints the capabilities.
-pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.shows_config(arguments)? {
-        return Ok(Status::Done);
-    }
-    match &arguments.root {
-        Some(root) => arguments
-            .shared
-            .print(&SinceStart::read(root)?, since_start)?,
-        None => arguments.shared.print(&probe(), table)?,
+fn run(spec: ProbeSpec, output: &Output) -> Result<Status, Failure> {
+    match &spec.root {
+        Some(root) => output.print(&SinceStart::read(root)?, since_start)?,
+        None => output.print(&probe(), table)?,
     }
     Ok(Status::Done)
 }

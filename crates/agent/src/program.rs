@@ -8,8 +8,6 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use clap::Command;
-
 /// The name of this executable in its texts.
 pub const OWN: &str = "perpacket-agent";
 /// The Python front, which runs this executable under the front's name.
@@ -39,24 +37,6 @@ fn named(text: &str, name: &str) -> String {
         text.replace(own, front)
     });
     renamed.replace(OWN, name)
-}
-
-/// A command whose examples use the name that the user typed. Options accept `-1` as a value, so that
-/// the error comes from the option's own parser.
-pub fn prepared(command: Command) -> Command {
-    let examples = command
-        .get_after_help()
-        .map(|text| as_typed(&text.to_string()));
-    let command = match examples {
-        Some(examples) => command.after_help(examples),
-        None => command,
-    };
-    command
-        .mut_args(|argument| {
-            let takes_value = argument.get_action().takes_values();
-            argument.allow_negative_numbers(takes_value)
-        })
-        .mut_subcommands(prepared)
 }
 
 #[cfg(test)]

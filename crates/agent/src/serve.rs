@@ -1,36 +1,34 @@
 //! `serve web`: the web server under test.
 
 use std::io::{ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
 
-use clap::Subcommand;
-use perpacket_serve::{
-    Architecture, CgiProgram, Report, Reporter, ServeError, Server, Settings, TlsSettings, cgi_page,
-};
+use perpacket_serve::{CgiProgram, Report, Reporter, ServeError, Server, Spec, cgi_page};
+use schemars::JsonSchema;
 use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use crate::options::{Named, RunsOn, Size, Switch, Time, one_of, refuse_ignored};
-use crate::output::Shared;
+use crate::output::Output;
 use crate::status::{Failure, Status};
+use crate::verb::Verb;
 use crate::{stop, table};
 
-/// The commands of `serve`.
-#[derive(Subcommand)]
-pub enum Verb {
-    /// Serve files and computed responses over HTTP/1.1, in one of five architectures.
-    #[command(after_help = EXAMPLES)]
-    Web(Box<WebArguments>),
-    /// The program that `serve web` starts for each of SPECweb99's CGI requests.
-    #[command(hide = true)]
-    Specweb99Cgi,
-    /// Stream stored media over RTSP and RTP, in one of four ways of buffering.
-    Media(Box<crate::media_server::Arguments>),
+/// The verbs of the group.
+pub fn verbs() -> Vec<Verb> {
+    vec![
+        Verb::new("serve web", EXAMPLES, serve_web),
+        Verb::new("serve specweb99-cgi", "", print_cgi_page).hidden(),
+    ]
 }
+
+/// The program that `serve web` starts for each of SPECweb99's CGI requests.
+#[derive(Clone, Debug, clap::Args, Serialize, JsonSchema)]
+struct CgiSpec {}
+
+impl perpacket_spec::Spec for CgiSpec {}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,254 +39,25 @@ Examples:
 It runs until a signal, then prints its report. SIGUSR1 prints the current report as one line of
 JSON; `GET /.perpacket/report` returns it. Root becomes another user after binding, see --user.";
 
-/// Options of `serve web`.
-#[derive(Clone, Debug, clap::Args, Serialize)]
-pub struct WebArguments {
-    /// The folder whose files are served.
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Where to listen; port 0 picks a free one.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
-    /// How the server waits for its connections.
-    #[arg(long, value_parser = one_of(ARCHITECTURES), default_value = "events")]
-    architecture: Architecture,
-    #[command(flatten)]
-    #[serde(flatten)]
-    runs_on: RunsOn,
-    /// Threads or processes in the pools of `threads` and `processes` [default: 64].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// Send files larger than this by sendfile (`uring`: read and sent in parts), smaller ones from
-    /// memory [default: 128KiB].
-    #[arg(long, value_name = "SIZE")]
-    sendfile_above: Option<Size>,
-    /// If 64 or more clients are connected and few are ready, wait this long for others: less
-    /// processor time, more latency [default: 0s].
-    #[arg(long, value_name = "TIME")]
-    coalesce: Option<Time>,
-    /// Memory for files: for each loop, for each process, or for all threads together [default:
-    /// 256MiB].
-    #[arg(long, value_name = "SIZE")]
-    cache_size: Option<Size>,
-    /// Serve a cached file for this long before comparing it with the disk again [default: 1s].
-    #[arg(long, value_name = "TIME")]
-    revalidate: Option<Time>,
-    /// Highest number of connections at a time [default: the limit of descriptors less a reserve].
-    #[arg(long, value_name = "N")]
-    max_connections: Option<usize>,
-    /// Longest head of a request.
-    #[arg(long, value_name = "SIZE", default_value_t = Size(Settings::default().max_header_bytes as u64))]
-    max_header_size: Size,
-    /// Longest body of a request.
-    #[arg(long, value_name = "SIZE", default_value_t = Size(Settings::default().max_body_bytes))]
-    max_body_size: Size,
-    /// Close a connection that is idle for this long.
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    idle_timeout: Time,
-    /// Close a connection if a request does not arrive, or the client acknowledges no byte, for
-    /// this long.
-    #[arg(long, value_name = "TIME", default_value = "20s")]
-    request_timeout: Time,
-    /// Use TLS 1.2 and 1.3 with the certificates of this PEM file.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The private key, PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Allow TLS sessions to be resumed [default: on].
-    #[arg(long, value_enum)]
-    tls_resumption: Option<Switch>,
-    /// The user that root becomes after binding [default: nobody].
-    #[arg(long, value_name = "NAME|UID")]
-    user: Option<String>,
-    /// Serve computed routes, before files: /work?us=N (N us of processor time, up to 10 s), /bytes/N
-    /// (N bytes, up to 1 TiB) and SPECweb99's /specweb99/get, ad, post and cgi.
-    #[arg(long)]
-    routes: bool,
-    /// Append SPECweb99's POSTs to this file; needs --routes.
-    #[arg(long, value_name = "FILE")]
-    post_log: Option<PathBuf>,
-    #[command(flatten)]
-    #[serde(skip)]
-    shared: Shared,
-}
-
-const ARCHITECTURES: &[Named<Architecture>] = &[
-    (
-        "events",
-        Architecture::Events,
-        "A thread per core with its own listener and epoll loop; helper threads read files that \
-         are not cached",
-    ),
-    (
-        "single",
-        Architecture::Single,
-        "The same loop without helper threads: a file that is not cached delays all clients",
-    ),
-    (
-        "threads",
-        Architecture::Threads,
-        "A pool of threads with one connection at a time each",
-    ),
-    (
-        "processes",
-        Architecture::Processes,
-        "Preforked processes with one connection at a time each",
-    ),
-    (
-        "uring",
-        Architecture::Uring,
-        "A thread per core with an io_uring",
-    ),
-];
-
-/// Runs a command of `serve`.
-pub fn run(verb: Verb) -> Result<Status, Failure> {
-    match verb {
-        Verb::Web(arguments) => serve_web(*arguments),
-        Verb::Specweb99Cgi => print_cgi_page(),
-        Verb::Media(arguments) => crate::media_server::run(&arguments),
-    }
-}
-
-impl WebArguments {
-    /// Whether the architecture has a pool of threads or processes.
-    fn has_pool(&self) -> bool {
-        matches!(
-            self.architecture,
-            Architecture::Threads | Architecture::Processes
-        )
-    }
-
-    /// Whether the architecture has an epoll loop.
-    fn has_epoll_loop(&self) -> bool {
-        matches!(
-            self.architecture,
-            Architecture::Events | Architecture::Single
-        )
-    }
-
-    /// Rejects options without effect.
-    fn refuse_ignored(&self) -> Result<(), Failure> {
-        let has_files = self.root.is_some();
-        let of_files = "without --root: only files are cached";
-        refuse_ignored(&[
-            (
-                self.threads.is_some() && !self.has_pool(),
-                "threads",
-                "without --architecture threads or processes; the others have one loop for each CPU",
-            ),
-            (
-                self.sendfile_above.is_some() && !has_files,
-                "sendfile-above",
-                of_files,
-            ),
-            (
-                self.coalesce.is_some() && !self.has_epoll_loop(),
-                "coalesce",
-                "without --architecture events or single: the others have no epoll loop",
-            ),
-            (
-                self.cache_size.is_some() && !has_files,
-                "cache-size",
-                of_files,
-            ),
-            (
-                self.revalidate.is_some() && !has_files,
-                "revalidate",
-                of_files,
-            ),
-            (
-                self.tls_resumption.is_some() && self.tls_cert.is_none(),
-                "tls-resumption",
-                "without --tls-cert",
-            ),
-        ])
-    }
-
-    /// The settings for these options.
-    fn settings(self) -> Settings {
-        let default = Settings::default();
-        let key = self.tls_key;
-        Settings {
-            root: self.root,
-            listen: self.listen,
-            architecture: self.architecture,
-            cores: self.runs_on.list(),
-            threads: self.threads.unwrap_or(default.threads),
-            sendfile_above: self
-                .sendfile_above
-                .map_or(default.sendfile_above, |size| size.0),
-            coalesce_us: self
-                .coalesce
-                .map_or(default.coalesce_us, |time| time.0.as_micros() as u64),
-            cache_bytes: self.cache_size.map_or(default.cache_bytes, |size| size.0),
-            revalidate_ms: self
-                .revalidate
-                .map_or(default.revalidate_ms, |time| time.0.as_millis() as u64),
-            max_connections: self.max_connections,
-            max_header_bytes: self.max_header_size.as_usize(),
-            max_body_bytes: self.max_body_size.0,
-            idle_timeout_s: self.idle_timeout.0.as_secs_f64(),
-            request_timeout_s: self.request_timeout.0.as_secs_f64(),
-            tls: self
-                .tls_cert
-                .zip(key)
-                .map(|(certificate, key)| TlsSettings {
-                    certificate,
-                    key,
-                    resumption: self.tls_resumption != Some(Switch::Off),
-                }),
-            user: self.user,
-            routes: self.routes,
-            post_log: self.post_log,
-            cgi: cgi_program(),
-        }
-    }
-
-    /// The options with the server's defaults for those that have an effect.
-    fn resolved(mut self) -> Self {
-        let settings = self.clone().settings();
-        let is_pool = self.has_pool();
-        self.threads = is_pool.then_some(settings.threads);
-        let is_loop = self.has_epoll_loop();
-        self.coalesce = is_loop.then_some(Time(Duration::from_micros(settings.coalesce_us)));
-        if settings.root.is_some() {
-            self.sendfile_above = Some(Size(settings.sendfile_above));
-            self.cache_size = Some(Size(settings.cache_bytes));
-            self.revalidate = Some(Time(Duration::from_millis(settings.revalidate_ms)));
-        }
-        self
-    }
-}
-
-fn serve_web(arguments: WebArguments) -> Result<Status, Failure> {
-    arguments.refuse_ignored()?;
-    let shared = arguments.shared.clone();
-    if shared.shows_config(&arguments.clone().resolved())? {
-        return Ok(Status::Done);
-    }
-    let settings = arguments.settings();
-    let scheme = if settings.tls.is_some() {
-        "https"
-    } else {
-        "http"
+fn serve_web(spec: Spec, output: &Output) -> Result<Status, Failure> {
+    let scheme = match spec.tls_cert {
+        Some(_) => "https",
+        None => "http",
     };
-    let has_routes = settings.routes;
-    let server = Server::bind(settings).map_err(failure)?;
+    let has_routes = spec.routes;
+    let server = Server::bind(spec, cgi_program()).map_err(failure)?;
     let stop = stop::on_signals()?;
     print_on_signal(server.reporter())?;
     // With port 0, callers read the port from this line, so it is printed even with --quiet.
     message!("listening on {scheme}://{}", server.local_address());
-    if shared.shows_progress() {
+    if output.shows_progress() {
         if has_routes {
             message!("computed routes: /work?us=N, /bytes/N, /specweb99/...");
         }
         message!("Ctrl-C stops it and prints its report");
     }
     let report = server.run(&stop).map_err(failure)?;
-    shared.print(&report, summary)?;
+    output.print(&report, summary)?;
     Ok(Status::Done)
 }
 
@@ -300,7 +69,7 @@ fn cgi_program() -> Option<CgiProgram> {
     })
 }
 
-fn print_cgi_page() -> Result<Status, Failure> {
+fn print_cgi_page(_: CgiSpec, _: &Output) -> Result<Status, Failure> {
     let variable = |name: &str| {
         std::env::var(name).map_err(|error| Failure::usage(format!("environment {name}: {error}")))
     };

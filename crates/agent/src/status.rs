@@ -83,3 +83,13 @@ impl Failure {
         }
     }
 }
+
+impl From<perpacket_spec::SpecError> for Failure {
+    fn from(error: perpacket_spec::SpecError) -> Self {
+        let failure = Self::usage(&error);
+        match error.hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    }
+}

@@ -85,7 +85,8 @@ def tried(report: Report, pid: int, url: str) -> Trial | None:
 @contextmanager
 def server(root: str) -> Iterator[tuple[int, str]]:
     """`serve web` on a free port: its process id and its address, as `http://127.0.0.1:8080`."""
-    command = [str(agent.find()), "serve", "web", "--root", root, "--listen", "127.0.0.1:0"]
+    words = agent.words("serve web", root=root, listen="127.0.0.1:0")
+    command = [str(agent.find()), *words]
     with running(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -98,8 +99,8 @@ def server(root: str) -> Iterator[tuple[int, str]]:
 @contextmanager
 def load(url: str) -> Iterator[None]:
     """Requests for the file until the context ends."""
-    options = ["--connections", str(CONNECTIONS), "--duration", str(LOAD_S)]
-    command = [str(agent.find()), "load", "http", url, *options]
+    words = agent.words("load http", url=url, connections=CONNECTIONS, duration=LOAD_S)
+    command = [str(agent.find()), *words]
     with running(command, stderr=subprocess.DEVNULL):
         yield
 

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket.measure import cpu_lists
+from perpacket.measure import agent, cpu_lists
 from perpacket.measure.hosts.contract import Completed, Host
 from perpacket_lab.measure.plan import ProfiledPlan, named
 
@@ -25,12 +25,24 @@ Answer = Mapping[str, object]
 """The report of a program: one JSON object."""
 
 
-def bulk_sender(host: Host, to: str, connections: int, write_bytes: int) -> list[str]:
+def bulk_sender(
+    host: Host, to: str, connections: int, write_bytes: int, **options: object
+) -> list[str]:
     """The command of a bulk sender with TCP_NODELAY; each write has `write_bytes` bytes."""
-    return [
-        *(host.agent(), "load", "stream", "--to", to, "--direction", "send"),
-        *("--connections", str(connections), "--segment-size", str(write_bytes)),
-    ]
+    return command(
+        host,
+        "load stream",
+        to=to,
+        direction="send",
+        connections=connections,
+        segment_size=write_bytes,
+        **options,
+    )
+
+
+def command(host: Host, verb: str, **options: object) -> list[str]:
+    """The command of a verb of the agent that prints JSON."""
+    return [host.agent(), *agent.words(verb, **options, format="json")]
 
 
 def profile(
@@ -42,15 +54,17 @@ def profile(
     other programs.
     """
     # `accounts` takes no samples, so the agent rejects a frequency with it.
-    frequency = ("--frequency", str(plan.profile_frequency_hz))
-    return [
-        *(host.agent(), "profile", "--duration", f"{plan.window_s:g}"),
-        *("--cpus", cpu_lists.ranges(host.cpus), "--events", plan.profile_events),
-        *(() if plan.profile_events == "accounts" else frequency),
-        *("--format", "json"),
-        *(() if server_pid is None else ("--pid", str(server_pid))),
-        *(("--requests", requests_url) if requests_url else ()),
-    ]
+    has_samples = plan.profile_events != "accounts"
+    return command(
+        host,
+        "profile",
+        duration=plan.window_s,
+        cpus=cpu_lists.ranges(host.cpus),
+        events=plan.profile_events,
+        frequency=plan.profile_frequency_hz if has_samples else None,
+        pid=server_pid,
+        requests=requests_url,
+    )
 
 
 def words_of(command: str, parameter: str = "server.command") -> list[str]:

@@ -59,12 +59,13 @@ class TimeInTrafficControl:
     what: str = "ns at each pass of an interface"
 
     def _words(self) -> list[str]:
-        return [str(agent.find()), "add-cost", "--interface", self.scope.interface]
+        words = agent.words("add-cost", interface=self.scope.interface)
+        return [str(agent.find()), *words]
 
     def commands(self) -> Iterator[str]:
         """The agent's command, which reads amounts from standard input."""
         amounts = " ".join(str(amount) for amount in (*self.amounts, 0))
-        yield self.scope.shell(" ".join(["perpacket-agent", *self._words()[1:]]))
+        yield self.scope.shell(f"perpacket-agent add-cost --interface {self.scope.interface}")
         yield f"with lines of its standard input: {amounts}"
 
     def added(self, undone: list[Undone]) -> Iterator[Switch]:

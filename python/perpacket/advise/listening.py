@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from perpacket.advise.links import Link
-from perpacket.advise.servers import Server, flat, option
+from perpacket.advise.servers import SERVE_WEB, Server, flat
 
 LISTEN = "0A"
 """TCP_LISTEN of include/net/tcp_states.h, as /proc/net/tcp prints it."""
@@ -40,8 +40,8 @@ def url(server: Server, workers: Sequence[int], link: Link | None, own_namespace
 
 def uses_tls(server: Server, port: int) -> bool:
     """Whether the server expects TLS at a port."""
-    if option(server.command, "--tls-cert", ""):
-        return True
+    if server.kind == SERVE_WEB:
+        return server.options.get("ssl") == "on"
     return any(
         one.name == "listen" and "ssl" in one.arguments and one.arguments[0].endswith(str(port))
         for one in flat(server.configuration)

@@ -13,6 +13,7 @@ from perpacket.advise.catalogue import Bound
 from perpacket.advise.expression import NotReadable
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure import live
+from perpacket.measure.agent import Options
 from perpacket.measure.hosts.record import temporary_folder
 from perpacket.server_cost import OFF_PATH, ServerCost
 
@@ -207,15 +208,13 @@ def measure(duration_s: float, pid: int | None = None, requests: str = "") -> Pr
 
     Without permission for perf, the profile is from the kernel's accounts and has no layers.
     """
-    common = ["--duration", f"{duration_s:g}"]
-    common += [] if pid is None else ["--pid", str(pid)]
-    common += ["--requests", requests] if requests else []
+    common: Options = {"duration": duration_s, "pid": pid, "requests": requests}
     with temporary_folder("advise") as folder:
         stacks = folder / "stacks"
         try:
-            sampled = ["--frequency", str(FREQUENCY_HZ), "--folded", str(stacks)]
-            document = live.once([*common, *sampled])
+            sampled: Options = {"frequency": FREQUENCY_HZ, "folded": str(stacks)}
+            document = live.once(common | sampled)
         except MachineLacks:
-            return Profile(live.once([*common, "--events", "accounts"]))
+            return Profile(live.once(common | {"events": "accounts"}))
         lines = stacks.read_text(encoding="utf-8", errors="replace").splitlines()
         return Profile(document, tuple(folded(lines)))

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import glob
 import itertools
+import json
 import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from perpacket.measure import agent
 
 NGINX = "nginx"
 SERVE_WEB = "serve web"
@@ -87,8 +90,8 @@ def find(pid: int, proc: Path = Path("/proc")) -> Server:
         return find(_parent(proc, pid), proc)
     if line.startswith("nginx: master") or Path(command[0] if command else "").name == NGINX:
         return _nginx(pid, command, proc)
-    if _is_serve_web(command):
-        return Server(SERVE_WEB, pid, command, web_options(command))
+    if (given := given_options(command)) is not None:
+        return Server(SERVE_WEB, pid, command, web_options(given))
     name = _name(proc, pid)
     return Server(name, pid, command, {}, f"perpacket knows no options of {name}")
 
@@ -108,30 +111,29 @@ def _parent(proc: Path, pid: int) -> int:
     return int(re.findall(r"^PPid:\s*(\d+)", status, re.MULTILINE)[0])
 
 
-def _is_serve_web(command: Sequence[str]) -> bool:
-    return ("serve", "web") in itertools.pairwise(command)
+def given_options(command: Sequence[str]) -> agent.Options | None:
+    """The options that a command line gives to `serve web`; None if it is another program's."""
+    if ("serve", "web") in itertools.pairwise(command):
+        found = agent.parsed(command[command.index("serve") :])
+        return {} if found is None else found[1]
+    if list(command[1:2]) != ["run"]:
+        return None
+    try:
+        document = json.loads(command[-1])
+    except ValueError:
+        return None
+    options = document.get(SERVE_WEB) if isinstance(document, dict) else None
+    return options if isinstance(options, dict) else None
 
 
-def option(command: Sequence[str], name: str, default: str) -> str:
-    """The last value of `--name VALUE` or `--name=VALUE`."""
-    found = default
-    for word, following in zip(command, (*command[1:], ""), strict=True):
-        if word == name:
-            found = following
-        elif word.startswith(f"{name}="):
-            found = word.partition("=")[2]
-    return found
-
-
-def web_options(command: Sequence[str]) -> dict[str, str]:
+def web_options(given: agent.Options) -> dict[str, str]:
     """The options of `serve web`, with their defaults."""
-    above = option(command, "--sendfile-above", "128KiB")
-    architecture = option(command, "--architecture", "events")
+    above = str(given.get("sendfile-above", "128KiB"))
     return {
         "sendfile": "off" if LARGE.match(above) else "on",
-        "io-uring": "on" if architecture == "uring" else "off",
-        "batch": option(command, "--coalesce", "0s"),
-        "ssl": "on" if option(command, "--tls-cert", "") else "off",
+        "io-uring": "on" if given.get("architecture") == "uring" else "off",
+        "batch": str(given.get("coalesce", "0s")),
+        "ssl": "on" if given.get("tls-cert") else "off",
     }
 
 
@@ -146,11 +148,15 @@ def _nginx(pid: int, command: tuple[str, ...], proc: Path) -> Server:
     return Server(NGINX, pid, command, nginx_options(configuration, cpus), "", configuration)
 
 
+def _nginx_option(line: Sequence[str], name: str, default: str) -> str:
+    return line[line.index(name) + 1] if name in line[:-1] else default
+
+
 def _configuration_path(pid: int, command: tuple[str, ...], proc: Path) -> str:
     line = [word for part in command for word in part.split()]
-    path = option(line, "-c", "") or _compiled_path(proc, pid)
+    path = _nginx_option(line, "-c", "") or _compiled_path(proc, pid)
     if not path.startswith("/"):
-        path = os.path.join(option(line, "-p", "/etc/nginx"), path)
+        path = os.path.join(_nginx_option(line, "-p", "/etc/nginx"), path)
     return path
 
 
@@ -308,17 +314,3 @@ def _normal(one: Directive) -> str:
     if one.name == "aio":
         return first.partition("=")[0]
     return first
-
-
-def without_options(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """A command line without some options and their values."""
-    kept = []
-    skip = False
-    for word in command:
-        if skip:
-            skip = False
-        elif word in names:
-            skip = True
-        elif not any(word.startswith(f"{name}=") for name in names):
-            kept.append(word)
-    return kept

@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,6 +29,7 @@ from perpacket.advise import servers
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.servers import Directive, Server
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
+from perpacket.measure import agent
 from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.record import temporary_folder
 
@@ -88,10 +88,12 @@ def command_of(
 ) -> list[str]:
     """The command line of the twin; raises `MachineLacks` unless it is nginx or `serve web`."""
     if server.kind == servers.SERVE_WEB:
-        new = [shlex.split(option) for option in options]
-        words = servers.without_options(server.command, [*(one[0] for one in new), "--listen"])
+        own = servers.given_options(server.command) or {}
+        words = shlex.split(" ".join(options))
+        new = agent.options_of(servers.SERVE_WEB, words, "--do") if words else {}
         program = os.readlink(f"/proc/{server.pid}/exe")
-        return [program, *words[1:], "--listen", f"{host}:{port}", *chain.from_iterable(new)]
+        listen = {"listen": f"{host}:{port}"}
+        return [program, *agent.run(servers.SERVE_WEB, own | new | listen)]
     if server.kind == servers.NGINX:
         return nginx_command(server, options, f"{host}:{port}", folder)
     raise MachineLacks(
@@ -103,7 +105,7 @@ def command_of(
 def nginx_command(server: Server, options: Sequence[str], address: str, folder: Path) -> list[str]:
     """The command of nginx with a changed configuration: options, address and pid file."""
     line = [word for part in server.command for word in part.split()]
-    prefix = servers.option(line, "-p", "")
+    prefix = line[line.index("-p") + 1] if "-p" in line[:-1] else ""
     file = folder / "nginx.conf"
     file.write_text("".join(one.text for one in twin_directives(server, options, address, folder)))
     program = os.readlink(f"/proc/{server.pid}/exe")

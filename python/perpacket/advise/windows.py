@@ -96,7 +96,7 @@ class HttpLoad:
     def check(self, pid: int | None) -> None:
         """Send one request: the address may belong to another host, which must not get the load."""
         before = accepted(pid)
-        _report(["load", "http", self.url, "--requests", "1", "--format", "json"])
+        _report("load http", url=self.url, requests=1)
         if pid is not None and accepted(pid) == before:
             raise RunFailed(
                 f"{self.url} does not lead to process {pid}: its network namespace accepted no "
@@ -106,12 +106,8 @@ class HttpLoad:
 
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
         """Request the URL as fast as possible; raises `RunFailed` if requests fail."""
-        report = _report(
-            [
-                *("load", "http", url or self.url, "--connections", str(self.connections)),
-                *_times(settle_s, window_s, self.cpus),
-            ]
-        )
+        times = _times(settle_s, window_s, self.cpus)
+        report = _report("load http", url=url or self.url, connections=self.connections, **times)
         errors = sum(report["errors"].values())
         requests = float(report["sound"])
         if errors > requests / 100 or not requests:
@@ -137,12 +133,8 @@ class StreamLoad:
 
     def run(self, settle_s: float, window_s: float, url: str) -> Loaded:
         """Send as fast as possible; raises `RunFailed` if sending fails."""
-        report = _report(
-            [
-                *("load", "stream", "--to", self.to, "--connections", str(self.connections)),
-                *_times(settle_s, window_s, self.cpus),
-            ]
-        )
+        times = _times(settle_s, window_s, self.cpus)
+        report = _report("load stream", to=self.to, connections=self.connections, **times)
         return Loaded(_window(report), None, {})
 
 
@@ -156,23 +148,22 @@ def accepted(pid: int | None) -> int:
     return counts["PassiveOpens"]
 
 
-def _times(settle_s: float, window_s: float, cpus: str) -> list[str]:
-    times = ["--warmup", f"{settle_s:g}", "--duration", f"{window_s:g}", "--format", "json"]
-    return [*times, *(("--cpus", cpus) if cpus else ())]
+def _times(settle_s: float, window_s: float, cpus: str) -> dict[str, object]:
+    return {"warmup": settle_s, "duration": window_s, "cpus": cpus}
 
 
-def _report(options: Sequence[str]) -> dict[str, Any]:
+def _report(verb: str, **options: object) -> dict[str, Any]:
     """The report of an agent's load; raises `RunFailed` with its error."""
-    done = subprocess.run(
-        [str(agent.find()), *options], capture_output=True, text=True, check=False
-    )
+    command = [str(agent.find()), *agent.words(verb, **options, format="json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         message = (lines or ["it printed nothing"])[0].removeprefix("error: ")
-        cpus = options[options.index("--cpus") :][:2] if "--cpus" in options else ()
+        target = options.get("url") or f"--to {options.get('to')}"
+        cpus = f" --cpus {options['cpus']}" if options.get("cpus") else ""
         raise NoTraffic(
             f"the load of the trial failed: {message}",
-            f"expected responses: try `perpacket {' '.join((*options[:3], *cpus))}` first",
+            f"expected responses: try `perpacket {verb} {target}{cpus}` first",
         )
     report: dict[str, Any] = json.loads(done.stdout)
     return report
@@ -256,24 +247,24 @@ def profiler(
     `beside` counts as that of the server `pid`. If the kernel does not permit sampling, the
     kernel's accounts supply the processor time without layers.
     """
-    options = [
-        *(("--pid", str(pid)) if pid is not None else ()),
-        *(word for twin in beside for word in ("--beside", str(twin))),
-        *(("--requests", requests) if requests else ()),
-        *(("--cpus", cpus) if cpus else ()),
-    ]
+    options: agent.Options = {
+        "pid": pid,
+        "beside": list(beside),
+        "requests": requests,
+        "cpus": cpus,
+    }
     scope = NetworkScope.of(pid) if requests else NetworkScope()
     with ExitStack() as stack:
         notes: list[str] = []
         try:
-            running = _started([*options, "--frequency", str(FREQUENCY_HZ)], scope, stack)
+            running = _started(options | {"frequency": FREQUENCY_HZ}, scope, stack)
         except MachineLacks as error:
-            running = _started([*options, "--events", "accounts"], scope, stack)
+            running = _started(options | {"events": "accounts"}, scope, stack)
             notes.append(f"no layers: {error}")
         yield running, notes  # Not inside the `try`: the context may raise `MachineLacks` too.
 
 
-def _started(options: Sequence[str], scope: NetworkScope, stack: ExitStack) -> Profiler:
+def _started(options: agent.Options, scope: NetworkScope, stack: ExitStack) -> Profiler:
     """A profiler in a namespace that has printed its first slice. It ends when `stack` closes."""
     slices = scope.inside(lambda: stack.enter_context(live.windows(options, SLICE_S)))
     running = Profiler(slices)

@@ -15,12 +15,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from perpacket import lab
 from perpacket.cli import options, progress
+
+if TYPE_CHECKING:
+    from perpacket.measure.agent import Options
 
 VERBS = {
     "serve": "Run a server under test in the foreground until a signal.",
@@ -33,6 +36,9 @@ VERBS = {
     "export": "Serve the cost of packets as counters for Prometheus.",
 }
 """Each verb with its line in `perpacket --help`."""
+
+LAB_VERBS = ("bench", "media", "route")
+"""Verbs of the lab's agent; so are `serve media` and `load media`."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,178 +58,119 @@ def become(arguments: Sequence[str]) -> NoReturn:
     """
     from perpacket.measure import agent
 
-    program = str(agent.find())
+    # `pidof perpacket-agent` then finds a server, with the lab and without it.
+    program = str(agent.find(agent.LAB if is_of_lab(arguments) else agent.OPERATOR))
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(program, ["perpacket", *arguments])
 
 
+def is_of_lab(arguments: Sequence[str]) -> bool:
+    """Whether only the lab's agent has a verb."""
+    return arguments[0] in LAB_VERBS or list(arguments[1:2]) == ["media"]
+
+
 def run(arguments: Sequence[str]) -> int:
-    """Run a verb of the agent; returns only if the agent has not replaced this process."""
+    """Run a verb of the agent; returns only if the agent has not replaced this process.
+
+    The agent reads its options. This process does more for those of three verbs: `profile --hosts`,
+    an application of `profile` or `load http`, and the advice below the table of a profile.
+    """
+    from perpacket.measure import agent
+
+    if is_of_lab(arguments):
+        lab.require(f"perpacket {' '.join(arguments[:2])}")
     if list(arguments[:2]) == ["profile", "compare"]:
         from perpacket.cli import profile_compare
 
         return profile_compare.run(arguments[2:])
-    if arguments[0] == "profile":
-        own = own_options(arguments)
-        if any(word.partition("=")[0] == "--hosts" for word in own):
-            return profile_of_hosts(value_of(own, "--hosts"), arguments[1:])
-        arguments = with_process(arguments)
-        if prints_table(arguments[1:]):
-            return profile(arguments)
-    if list(arguments[:2]) == ["load", "http"] and (name := value_of(arguments, APPLICATION)):
-        return load_application(name, arguments)
+    if arguments[0] == "profile" or list(arguments[:2]) == ["load", "http"]:
+        parsed = agent.parsed(arguments)
+        if parsed is not None and "show-config" not in parsed[1]:
+            verb, options = parsed
+            return profile(options) if verb == "profile" else load_http(options)
     become(arguments)
-
-
-APPLICATION = "--application"
-"""The option of `load http` and `profile` that names an application."""
 
 
 def applications(module: str) -> ModuleType:
     """A module of the lab about real web applications."""
-    return lab.load(f"measure.applications.{module}", APPLICATION)
+    return lab.load(f"measure.applications.{module}", "--application")
 
 
-def with_process(arguments: Sequence[str]) -> Sequence[str]:
-    """The arguments of `profile`, with `--pid PID` in place of `--application NAME`.
-
-    PID is the process that started the application's programs. Raises `RunFailed` if the
-    application is not running.
-    """
-    own = own_options(arguments)
-    name = value_of(own, APPLICATION)
-    if not name:
-        return arguments
-    file, running = applications("file"), applications("running")
-    pid = str(running.require(file.load(name).name).pid)
-    place = next(index for index, word in enumerate(own) if word.startswith(APPLICATION))
-    words = 2 if own[place] == APPLICATION else 1
-    return [*arguments[:place], "--pid", pid, *arguments[place + words :]]
-
-
-def load_application(name: str, arguments: Sequence[str]) -> int:
-    """Run `load http --application NAME`: the agent's clients request the application's pages.
+def load_http(options: Options) -> int:
+    """Run `load http`; the agent's clients request the pages of `application`.
 
     The agent receives the path of the application's sessions in place of the name. Without a URL,
     the clients use the running application, or this function runs one for the load.
     """
     from perpacket.measure import agent
 
-    if Path(name).is_file():
-        become(arguments)
+    name = str(options.get("application", ""))
+    if not name or Path(name).is_file():
+        become(agent.run("load http", options))
     file, running, sessions = map(applications, ("file", "running", "sessions"))
     definition = file.load(name)
-    words = [
-        str(definition.sessions) if word == name and before == APPLICATION else word
-        for before, word in zip(["", *arguments[:-1]], arguments, strict=True)
-    ]
-    words = [
-        f"{APPLICATION}={definition.sessions}" if word == f"{APPLICATION}={name}" else word
-        for word in words
-    ]
-    if any(word.startswith(("http://", "https://")) for word in words):
-        become(words)
+    options = options | {"application": str(definition.sessions)}
+    if "url" in options:
+        become(agent.run("load http", options))
     with running.present_or_started(definition) as url:
-        options = [*words[2:], *sessions.trust(definition)]
-        return run_child([str(agent.find()), *words[:2], url, *options])
+        own: Options = {"url": url, "insecure": sessions.is_untrusted(definition)}
+        return run_child([str(agent.find()), *agent.run("load http", options | own)])
 
 
-WITHOUT_ADVICE = (
-    "--help",
-    "-h",
-    "--quiet",
-    "-q",
-    "--show-config",
-    "--self-check",
-    "--config",
-    "--perf",
-)
-"""Options with which a profile may print no table, so that no advice follows."""
+def profile(options: Options) -> int:
+    """Run `profile` on this machine or on those of `hosts`."""
+    from perpacket.measure import agent
+
+    options = dict(options)
+    if "hosts" in options:
+        return profile_of_hosts(options)
+    if name := options.pop("application", None):
+        file, running = applications("file"), applications("running")
+        options["pid"] = running.require(file.load(str(name)).name).pid
+    if prints_advice(options):
+        return profile_with_advice(options)
+    become(agent.run("profile", options))
 
 
-def prints_table(options: Sequence[str]) -> bool:
+WITHOUT_ADVICE = ("quiet", "self-check", "every", "perf")
+"""Options with which a profile prints no table of this machine, so that no advice follows."""
+
+
+def prints_advice(options: Options) -> bool:
     """Whether a profile with these options samples call chains and prints a table."""
-    own = own_options(options)
-    if any(
-        word in WITHOUT_ADVICE or word.startswith(("--config=", "--every", "--perf="))
-        for word in own
-    ):
-        return False
-    return value_of(own, "--format") in ("", "table") and value_of(own, "--events") != "accounts"
+    is_table = options.get("format", "table") == "table"
+    return is_table and options.get("events") != "accounts" and not {*options} & {*WITHOUT_ADVICE}
 
 
-def own_options(arguments: Sequence[str]) -> Sequence[str]:
-    """The arguments before the command of a profile."""
-    return arguments[: arguments.index("--")] if "--" in arguments else arguments
-
-
-NOT_OF_HOSTS = ("--every", "--folded", "--pprof", "--perf", "--self-check", "--config", "--")
-"""Options that make no sense for several machines, or that would write files on them."""
-
-
-def profile_of_hosts(names: str, options: Sequence[str]) -> int:
+def profile_of_hosts(options: Options) -> int:
     """Run `profile --hosts`: one profile of each machine, in one table."""
     from perpacket.cli import hosts
     from perpacket.cli.failure import ExitStatus
     from perpacket.cli.options import Format
-    from perpacket.errors import ConfigurationError
 
-    for word in options:
-        if word.partition("=")[0] in NOT_OF_HOSTS:
-            raise ConfigurationError(
-                f"{word}: cannot be used with --hosts",
-                parameter=word,
-                hint="`perpacket top --hosts` prints windows",
-            )
-    given = value_of(options, "--format") or Format.TABLE
-    if given not in (Format.TABLE, Format.JSON):
-        raise ConfigurationError(f"--format {given}: expected table or json", parameter="--format")
-    quiet = any(word in ("--quiet", "-q") for word in options)
-    rest = [word for word in options if word not in ("--quiet", "-q")]
-    for name in ("--hosts", "--format"):
-        rest = without(rest, name)
-    hosts.profile(names, rest, Format(given), quiet)
+    names = str(options.pop("hosts"))
+    quiet = bool(options.pop("quiet", False))
+    output_format = Format(str(options.pop("format", "table")))
+    hosts.profile(names, options, output_format, quiet)
     return ExitStatus.DONE
 
 
-def without(options: Sequence[str], name: str) -> list[str]:
-    """The options without `--name VALUE` and `--name=VALUE`."""
-    return [
-        word
-        for before, word in zip(["", *options], options, strict=False)
-        if name not in (before, word.partition("=")[0])
-    ]
-
-
-def value_of(options: Sequence[str], name: str) -> str:
-    """The value of `--name VALUE` or `--name=VALUE`; empty without it."""
-    for index, word in enumerate(options):
-        if word == name:
-            return options[index + 1] if index + 1 < len(options) else ""
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-    return ""
-
-
-def profile(arguments: Sequence[str]) -> int:
-    """Run `perpacket profile`, then print the change most worth trying."""
+def profile_with_advice(options: Options) -> int:
+    """Run `profile`, then print the change most worth trying."""
     from perpacket.advise import glance
     from perpacket.measure import agent
     from perpacket.measure.hosts.record import temporary_folder
     from perpacket.show import advice
 
-    program = str(agent.find())
-    pid = value_of(arguments, "--pid")
-    stored = value_of(arguments, "--folded")
+    pid = options.get("pid")
     try:
-        counters = glance.CountersAroundProfile(int(pid) if pid else None)
+        counters = glance.CountersAroundProfile(None if pid is None else int(str(pid)))
     except (OSError, ValueError):
-        become(arguments)  # the agent reports what is wrong with the process
+        become(agent.run("profile", options))  # the agent reports what is wrong with the process
     with temporary_folder("profile") as folder:
-        stacks = Path(stored) if stored else folder / "stacks"
-        options = [] if stored else ["--folded", str(stacks)]
-        status = run_child([program, "profile", *options, *arguments[1:]])
+        stacks = Path(str(options.setdefault("folded", str(folder / "stacks"))))
+        status = run_child([str(agent.find()), *agent.run("profile", options)])
         report = counters.report(stacks) if status == 0 else None
         line = "" if report is None else advice.next_line(report)
         if line:

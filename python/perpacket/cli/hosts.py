@@ -14,6 +14,7 @@ from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.show.table import rich_table
 
 if TYPE_CHECKING:
+    from perpacket.measure.agent import Options
     from perpacket.measure.hosts.watch import State, Watch
 
 POLL_S = 0.1
@@ -32,11 +33,11 @@ def names(text: str) -> list[str]:
     return found
 
 
-def profile(hosts: str, options: Sequence[str], output_format: Format, quiet: bool) -> None:
+def profile(hosts: str, options: Options, output_format: Format, quiet: bool) -> None:
     """Print one profile of each machine; raises `RunFailed` if no machine has a profile."""
     from perpacket.measure.hosts.watch import Watch
 
-    with Watch(names(hosts), [*options, "--format", "json", "--quiet"]) as watch:
+    with Watch(names(hosts), options) as watch:
         while not watch.is_over:
             time.sleep(POLL_S)
         states = watch.states()
@@ -53,7 +54,7 @@ def require_profile(states: Sequence[State]) -> None:
 
 def top(
     hosts: str,
-    options: Sequence[str],
+    options: Options,
     every_s: float,
     duration_s: float | None,
     output_format: Format,
@@ -61,8 +62,7 @@ def top(
     """Print the machines' profiles after each window, for `duration_s` or until Ctrl-C."""
     from perpacket.measure.hosts.watch import Watch
 
-    given = [*options, "--every", f"{every_s:g}", "--format", "json", "--quiet"]
-    with Watch(names(hosts), given) as watch:
+    with Watch(names(hosts), {**options, "every": every_s}) as watch:
         rounds = until_over(watch, every_s, duration_s)
         if output_format is Format.TABLE and sys.stdout.isatty():
             refresh(rounds)

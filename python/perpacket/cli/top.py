@@ -122,13 +122,10 @@ def top(
     from perpacket.advise import glance
     from perpacket.measure import live
 
-    named = {
-        **{"--cpus": cpus, "--requests": requests, "--pid": pid},
-        **{"--cgroup": cgroup, "--unit": unit, "--container": container},
+    options: dict[str, object] = {
+        **{"cpus": cpus, "requests": requests, "pid": pid},
+        **{"cgroup": cgroup, "unit": unit, "container": container},
     }
-    options = [
-        part for name, value in named.items() if value is not None for part in (name, str(value))
-    ]
     if hosts:
         from perpacket.cli import hosts as several
 

@@ -51,7 +51,7 @@ def of_the_kernel() -> list[Capability]:
 
     Raises `MachineLacks` when no agent runs, `RunFailed` when it fails.
     """
-    command = [str(agent.find()), "probe", "--format", "json"]
+    command = [str(agent.find()), *agent.words("probe", format="json")]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False

@@ -10,7 +10,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
@@ -27,15 +27,15 @@ KINDS: dict[int, type[PerpacketError]] = {2: ConfigurationError, 3: MachineLacks
 
 
 @contextmanager
-def windows(options: Sequence[str], every_s: float = 1.0) -> Iterator[Iterator[Window]]:
+def windows(options: agent.Options, every_s: float = 1.0) -> Iterator[Iterator[Window]]:
     """Profile in windows of `every_s` seconds; `options` are those of `perpacket profile`.
 
     Yields an iterator of windows, which ends when the agent ends. Leaving the context stops the
     agent. Raises `ConfigurationError`, `MachineLacks` or `RunFailed` with the agent's message.
     """
-    command = [str(agent.find()), "profile", "--every", f"{every_s:g}", "--format", "json"]
+    words = agent.run("profile", {**options, "every": every_s, "format": "json", "quiet": True})
     process = subprocess.Popen(
-        [*command, "--quiet", *options],
+        [str(agent.find()), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -56,9 +56,10 @@ def windows(options: Sequence[str], every_s: float = 1.0) -> Iterator[Iterator[W
                 stream.close()
 
 
-def once(options: Sequence[str]) -> Window:
+def once(options: agent.Options) -> Window:
     """One profile; `options` are those of `perpacket profile`. Raises errors as `windows` does."""
-    command = [str(agent.find()), "profile", "--format", "json", "--quiet", *options]
+    words = agent.run("profile", {**options, "format": "json", "quiet": True})
+    command = [str(agent.find()), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise error_of(done.returncode, done.stderr)

@@ -15,15 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use perpacket_profiler::Settings;
-use perpacket_profiler::settings::DEFAULT_FREQUENCY_HZ;
+use perpacket_profiler::spec::{ControlGroups, DEFAULT_FREQUENCY, Frequency};
 use perpacket_profiler::watch::{Watch, WatchSettings};
+use perpacket_spec::{CpuList, Spec, SpecError, Time, Until, Whole};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::options::{ControlGroups, CpuList, Time, Until};
-use crate::output::Shared;
+use crate::output::Output;
 use crate::status::{Failure, Status};
 use crate::stop;
+use crate::verb::Verb;
 use otlp::Pushes;
 use request_total::RequestTotal;
 use scrape::Endpoint;
@@ -45,135 +46,114 @@ const STEP: Duration = Duration::from_millis(500);
 /// Shortest time between two pushes. More frequent pushes would only repeat the same sums.
 const LEAST_PUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Largest number of names with series of their own.
-const NAME_LIMIT: usize = 1000;
-
 /// Further divisions of the processor time, besides layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grouping {
     /// Control groups.
     Cgroup,
 }
 
-/// Options of `export`.
-#[derive(Clone, Debug, clap::Args, Serialize)]
-#[command(after_help = EXAMPLE)]
-pub struct Arguments {
-    /// Address, port and path to serve [default: 127.0.0.1:9430/metrics].
-    #[arg(long, value_name = "ADDRESS:PORT[/PATH]")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listen: Option<Endpoint>,
+/// Serve the cost of packets as counters for Prometheus.
+#[derive(Clone, Debug, clap::Args, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExportSpec {
+    /// Address, port and path to serve.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT[/PATH]",
+        default_value = "127.0.0.1:9430/metrics"
+    )]
+    listen: Endpoint,
     /// CPUs to profile, such as `0-3,8` [default: all that are online].
     #[arg(long, value_name = "LIST")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<CpuList>,
     #[command(flatten)]
     #[serde(flatten)]
     group: ControlGroups,
-    /// Samples a second on each CPU [default: 97].
-    #[arg(long, value_name = "HZ")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frequency: Option<u32>,
+    /// Samples a second on each CPU.
+    #[arg(long, value_name = "HZ", default_value_t = DEFAULT_FREQUENCY)]
+    frequency: Frequency,
     /// URL of the number of answered requests: JSON with `requests`, nginx's stub_status, or other
     /// JSON with the number's JSON pointer after a `#`.
     #[arg(long, value_name = "URL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<String>,
     /// Push the counters to an OpenTelemetry collector too, over HTTP. A URL without a path gets
     /// /v1/metrics; OTEL_EXPORTER_OTLP_HEADERS sets headers.
     #[arg(long, value_name = "URL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     otlp: Option<String>,
     /// Time between two pushes.
-    #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(15), requires = "otlp")]
+    #[arg(long, value_name = "TIME", default_value_t = Time::from_secs(15))]
+    #[schemars(extend("x-needs" = "otlp"))]
     otlp_interval: Time,
     /// TOML file of rules that override the built-in ones, as for `profile`. Rules for programs have
     /// no effect: the counters have no categories.
     #[arg(long, value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<PathBuf>,
     /// Divide the processor time by control group too: containers and systemd units by name.
     #[arg(long, value_enum, value_name = "GROUPING")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<Grouping>,
     /// Highest number of interfaces, and of control groups, with series of their own; the series
     /// `other` has the rest.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    names: usize,
+    #[arg(long, value_name = "N", default_value = "20")]
+    names: Whole<1, 1000>,
     #[command(flatten)]
+    #[serde(flatten)]
     until: Until,
-    #[command(flatten)]
-    #[serde(skip)]
-    shared: Shared,
 }
 
-impl Arguments {
-    fn settings(&self) -> Result<WatchSettings, Failure> {
-        let frequency_hz = self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ);
-        Settings {
-            frequency_hz,
-            ..Settings::default()
-        }
-        .check()?;
-        if self.names == 0 || self.names > NAME_LIMIT {
-            return Err(Failure::usage(format!(
-                "--names {}: expected 1 to {NAME_LIMIT}",
-                self.names
-            )));
-        }
+impl Spec for ExportSpec {
+    fn resolved(self) -> Result<Self, SpecError> {
         if self.otlp_interval.0 < LEAST_PUSH_INTERVAL {
-            return Err(Failure::usage(format!(
+            return Err(SpecError::new(format!(
                 "--otlp-interval {}: expected at least {}",
                 self.otlp_interval,
                 Time(LEAST_PUSH_INTERVAL)
             )));
         }
-        Ok(WatchSettings {
+        Ok(self)
+    }
+}
+
+impl ExportSpec {
+    fn watch(&self) -> WatchSettings {
+        WatchSettings {
             cpus: self.cpus.clone().map(|list| list.0),
-            frequency_hz,
+            frequency_hz: self.frequency.get(),
             rules: self.rules.clone(),
             selector: self.group.selector(),
             by_cgroup: self.by.is_some(),
-            names: self.names,
+            names: self.names.count(),
             ..WatchSettings::default()
-        })
-    }
-
-    /// The same options with all defaults.
-    fn resolved(&self) -> Self {
-        Self {
-            listen: Some(self.listen.clone().unwrap_or_default()),
-            frequency: Some(self.frequency.unwrap_or(DEFAULT_FREQUENCY_HZ)),
-            ..self.clone()
         }
     }
 }
 
+/// The verb.
+pub fn verb() -> Verb {
+    Verb::new("export", EXAMPLE, run)
+}
+
 /// Serves the counters until a signal or the duration ends it.
-pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.shows_config(&arguments.resolved())? {
-        return Ok(Status::Done);
-    }
-    let settings = arguments.settings()?;
-    let quiet = arguments.shared.quiet;
+fn run(spec: ExportSpec, output: &Output) -> Result<Status, Failure> {
+    let quiet = output.quiet;
     let note = move |text: &str| {
         if !quiet {
             message!("note: {text}");
         }
     };
-    let requests = arguments.requests.as_deref();
+    let requests = spec.requests.as_deref();
     let requests = requests.map(|url| RequestTotal::start(url, note));
     let requests = requests.transpose()?;
     let stop = stop::on_signals()?;
-    let endpoint = arguments.listen.clone().unwrap_or_default();
+    let endpoint = &spec.listen;
     // Bound before the symbols are read, so that a wrong address fails at once.
     let listener = endpoint.bind()?;
-    let mut watch = Watch::new(settings)?;
+    let mut watch = Watch::new(spec.watch())?;
     let current = Arc::new(Mutex::new(watch.step().clone()));
     let shown = Arc::clone(&current);
-    let by_cgroup = arguments.by.is_some();
-    let failed_pushes = arguments.otlp.is_some().then(Arc::<AtomicU64>::default);
+    let by_cgroup = spec.by.is_some();
+    let failed_pushes = spec.otlp.is_some().then(Arc::<AtomicU64>::default);
     let counted = failed_pushes.clone();
     let metrics = Arc::new(move || {
         let totals = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -184,9 +164,9 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         metrics::all(&totals, requests, failed, by_cgroup)
     });
     let pushed = Arc::clone(&metrics);
-    let pushes = match (&arguments.otlp, failed_pushes) {
+    let pushes = match (&spec.otlp, failed_pushes) {
         (Some(url), Some(failed)) => {
-            let interval = arguments.otlp_interval.0;
+            let interval = spec.otlp_interval.0;
             Some(Pushes::start(
                 url,
                 interval,
@@ -197,7 +177,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
         }
         _ => None,
     };
-    let address = scrape::serve(listener, &endpoint, move || openmetrics::page(&metrics()))?;
+    let address = scrape::serve(listener, endpoint, move || openmetrics::page(&metrics()))?;
     if !quiet {
         message!("serving http://{address}{}", endpoint.path());
         for limit in &watch.step().limits {
@@ -206,7 +186,7 @@ pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
     }
     let began = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        if let Some(duration) = arguments.until.duration()
+        if let Some(duration) = spec.until.duration()
             && began.elapsed() >= duration
         {
             break;

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use perpacket_http::request::{Method, ParsedHead, parse_request};
 use perpacket_http::target::split_query;
-use serde::{Serialize, Serializer};
 
 use crate::status::Failure;
 
@@ -35,15 +34,6 @@ const CONNECTIONS: usize = 16;
 pub struct Endpoint {
     address: SocketAddr,
     path: String,
-}
-
-impl Default for Endpoint {
-    fn default() -> Self {
-        Self {
-            address: SocketAddr::from(([127, 0, 0, 1], 9430)),
-            path: "/metrics".to_owned(),
-        }
-    }
 }
 
 impl FromStr for Endpoint {
@@ -74,10 +64,8 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl Serialize for Endpoint {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+perpacket_spec::text! {
+    Endpoint, "address", "127.0.0.1:9430/metrics";
 }
 
 impl Endpoint {

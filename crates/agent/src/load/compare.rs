@@ -2,39 +2,22 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use perpacket_load::{Comparison, compare};
-use serde::Serialize;
+use perpacket_load::{CompareSpec, Comparison, compare};
 use serde_json::Value;
 
 use super::failure;
-use crate::output::Shared;
+use crate::output::Output;
 use crate::status::{Failure, Status};
 
-const EXAMPLE: &str = "Example:
+pub const EXAMPLE: &str = "Example:
   perpacket-agent load compare before.json after.json";
 
-/// Options of `load compare`.
-#[derive(Debug, clap::Args, Serialize)]
-#[command(after_help = EXAMPLE)]
-pub struct Arguments {
-    /// A result of `load http --format json`.
-    a: PathBuf,
-    /// A later result.
-    b: PathBuf,
-    #[command(flatten)]
-    #[serde(skip)]
-    shared: Shared,
-}
-
-/// Runs the subcommand.
-pub fn run(arguments: &Arguments) -> Result<Status, Failure> {
-    if arguments.shared.shows_config(arguments)? {
-        return Ok(Status::Done);
-    }
-    let comparison = compare(&read(&arguments.a)?, &read(&arguments.b)?).map_err(failure)?;
-    arguments.shared.print(&comparison, table)?;
+/// Compares two files.
+pub fn run(spec: CompareSpec, output: &Output) -> Result<Status, Failure> {
+    let comparison = compare(&read(&spec.a)?, &read(&spec.b)?).map_err(failure)?;
+    output.print(&comparison, table)?;
     Ok(Status::Done)
 }
 

@@ -15,13 +15,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use perpacket_profiler::settings::Events;
+use perpacket_profiler::spec::Spec;
 use perpacket_profiler::statistics::student_t_975;
 use perpacket_profiler::{End, Profiler, Settings};
 use serde::Serialize;
 
+use crate::output::Output;
 use crate::status::{Failure, Status};
-
-use super::Arguments;
 
 /// CPU time that is added to a request.
 const INJECTED_US: u64 = 20;
@@ -105,7 +105,7 @@ impl Check {
 }
 
 /// Runs the check and prints its result.
-pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Failure> {
+pub(super) fn run(spec: &Spec, stop: &AtomicBool, output: &Output) -> Result<Status, Failure> {
     let server = Server::start()?;
     let mut profiler = Profiler::new(Settings {
         duration: Some(WINDOW),
@@ -115,7 +115,7 @@ pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Fa
             "http://127.0.0.1:{}/.perpacket/report",
             server.port
         )),
-        rules: arguments.rules.clone(),
+        rules: spec.rules.clone(),
         events: Events::Clock,
         ..Settings::default()
     })?;
@@ -137,16 +137,16 @@ pub(super) fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<Status, Fa
             requests += report.requests.unwrap_or(0);
         }
         differences_us.push(user_us[1] - user_us[0]);
-        if arguments.shared.shows_progress() {
+        if output.shows_progress() {
             eprint!("\r{} of {PAIRS} pairs of windows", pair + 1);
         }
     }
-    if arguments.shared.shows_progress() {
+    if output.shows_progress() {
         eprintln!();
     }
     client.end()?;
     let check = Check::new(&differences_us, requests);
-    arguments.shared.print(&check, Check::text)?;
+    output.print(&check, Check::text)?;
     if check.is_found {
         return Ok(Status::Done);
     }

@@ -7,7 +7,9 @@ use perpacket_profiler::capture::Backend;
 use perpacket_profiler::count::InterruptSource;
 use perpacket_profiler::report::{Cost, Named, SymbolShare};
 
-use super::{Taxonomy, by_cpu};
+use perpacket_profiler::spec::Taxonomy;
+
+use super::by_cpu;
 
 /// Categories and modules below this share become one row `misc`, as in the paper
 /// *Communication Breakdown*.
@@ -68,11 +70,12 @@ fn header(report: &Report) -> String {
         report.samples,
         report.backend
     );
-    let _ = write!(
-        text,
-        "packets: {} sent, {} received (frames at the interfaces)",
-        packets.sent, packets.received
-    );
+    let is_counted = report.recorded_on.is_none() || packets.sent + packets.received > 0;
+    let counts = match is_counted {
+        true => format!("{} sent, {} received", packets.sent, packets.received),
+        false => "not counted; --packets or --links has them".to_owned(),
+    };
+    let _ = write!(text, "packets: {counts} (frames at the interfaces)");
     if let Some(machine) = &report.recorded_on {
         let _ = writeln!(text, "\nrecorded by perf on {machine}");
     } else {

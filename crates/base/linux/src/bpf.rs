@@ -4,9 +4,13 @@
 //! [`Program`] is dropped, the kernel removes the program. When a [`Link`] is dropped, the kernel
 //! detaches its program. Both also happen when the process is killed.
 
+mod assembler;
+
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+pub use assembler::{Assembler, Condition, MAX_CLOCK_READINGS, Register, TIME_NS, Width};
 
 /// Commands of the `bpf` system call (linux/bpf.h, `bpf_cmd`).
 mod command {

@@ -20,9 +20,11 @@ mod error;
 mod link;
 mod report;
 pub mod schedule;
+mod spec;
 
 pub use address::Address;
 pub use error::LinkError;
 pub use link::{End, Link};
 pub use report::{Dropped, Errors, OneWay, Report};
-pub use schedule::Settings;
+pub use schedule::DirectionSpec;
+pub use spec::Spec;

@@ -25,7 +25,7 @@ use crate::address::Address;
 use crate::device::Device;
 use crate::error::LinkError;
 use crate::report::{Dropped, Errors, LATE_US, OneWay, Report, SCHEMA};
-use crate::schedule::{Schedule, Settings, Verdict};
+use crate::schedule::{DirectionSpec, Schedule, Verdict};
 
 /// Bytes of the longest frame: the largest packet of IPv4, an Ethernet header and two VLAN tags.
 const LONGEST_FRAME_BYTES: usize = 65_535 + 14 + 8;
@@ -72,7 +72,7 @@ struct Frame {
 
 /// One direction: its schedule, its frames in flight and its counts.
 struct Direction {
-    settings: Settings,
+    settings: DirectionSpec,
     schedule: Schedule,
     in_flight: VecDeque<Frame>,
     in_flight_bytes: usize,
@@ -144,8 +144,8 @@ impl Link {
     pub fn open(
         left: &End,
         right: &End,
-        left_to_right: Settings,
-        right_to_left: Settings,
+        left_to_right: DirectionSpec,
+        right_to_left: DirectionSpec,
         seed: u64,
         cpus: &[usize],
     ) -> Result<Self, LinkError> {
@@ -344,7 +344,7 @@ impl Link {
 }
 
 impl Direction {
-    fn new(settings: Settings, seed: u64) -> Result<Self, LinkError> {
+    fn new(settings: DirectionSpec, seed: u64) -> Result<Self, LinkError> {
         Ok(Self {
             schedule: Schedule::new(&settings, seed),
             settings,
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn frames_that_are_too_long_or_too_many_are_dropped_and_counted() {
-        let mut direction = Direction::new(Settings::default(), 1).unwrap();
+        let mut direction = Direction::new(DirectionSpec::default(), 1).unwrap();
         let mut free = Vec::new();
         let frame = vec![0; LONGEST_FRAME_BYTES + 1];
         direction.admit(&frame, 0, &mut free);

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::schedule::Settings;
+use crate::schedule::DirectionSpec;
 
 /// Version of the report's layout.
 pub const SCHEMA: u32 = 1;
@@ -43,7 +43,7 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub struct OneWay {
     /// The settings of this direction.
-    pub settings: Settings,
+    pub settings: DirectionSpec,
     /// Frames delivered.
     pub packets: u64,
     /// Bytes delivered.

@@ -21,7 +21,7 @@ const SECOND_NS: u128 = 1_000_000_000;
 
 /// The settings of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Settings {
+pub struct DirectionSpec {
     /// Time between the departure of a frame and its delivery.
     pub delay_us: f64,
     /// Largest deviation of a frame's delay from `delay_us`. Delays are uniformly distributed.
@@ -36,7 +36,7 @@ pub struct Settings {
     pub loss: f64,
 }
 
-impl Default for Settings {
+impl Default for DirectionSpec {
     /// A wire without delay, limit or loss, with netem's queue.
     fn default() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl DirectionSpec {
     /// Checks the ranges.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ pub struct Schedule {
 impl Schedule {
     /// An empty direction. Losses and jitter have separate random streams, so a change of one
     /// setting does not change the random numbers of the other.
-    pub fn new(settings: &Settings, seed: u64) -> Self {
+    pub fn new(settings: &DirectionSpec, seed: u64) -> Self {
         Self {
             delay_ns: nanoseconds(settings.delay_us),
             jitter_ns: nanoseconds(settings.jitter_us),
@@ -175,7 +175,7 @@ impl Schedule {
     }
 }
 
-/// Converts microseconds, which [`Settings::check`] has bounded.
+/// Converts microseconds, which [`DirectionSpec::check`] has bounded.
 fn nanoseconds(time_us: f64) -> u64 {
     (time_us * 1e3).round() as u64
 }
@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn a_frame_of_1250_bytes_takes_100_us_at_100_mb_per_s_and_then_the_delay() {
-        let settings = Settings {
+        let settings = DirectionSpec {
             delay_us: 5_000.0,
             rate_bps: Some(100_000_000),
-            ..Settings::default()
+            ..DirectionSpec::default()
         };
         let mut schedule = Schedule::new(&settings, 1);
         assert_eq!(
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn a_queue_of_two_frames_has_room_again_when_the_first_is_on_the_wire() {
-        let settings = Settings {
+        let settings = DirectionSpec {
             rate_bps: Some(8_000_000),
             queue_packets: 2,
-            ..Settings::default()
+            ..DirectionSpec::default()
         };
         let mut schedule = Schedule::new(&settings, 1);
         let verdicts: Vec<_> = (0..3).map(|_| schedule.admit(0, 1000)).collect();
@@ -237,9 +237,9 @@ mod tests {
 
     #[test]
     fn the_share_of_lost_frames_is_the_setting() {
-        let settings = Settings {
+        let settings = DirectionSpec {
             loss: 0.02,
-            ..Settings::default()
+            ..DirectionSpec::default()
         };
         let mut schedule = Schedule::new(&settings, 7);
         let lost = (0..100_000)
@@ -252,9 +252,9 @@ mod tests {
     #[test]
     fn a_loss_of_one_loses_every_frame_and_a_loss_of_zero_none() {
         for (loss, lost) in [(1.0, 1000), (0.0, 0)] {
-            let settings = Settings {
+            let settings = DirectionSpec {
                 loss,
-                ..Settings::default()
+                ..DirectionSpec::default()
             };
             let mut schedule = Schedule::new(&settings, 3);
             let count = (0..1000)
@@ -267,35 +267,35 @@ mod tests {
     #[test]
     fn settings_out_of_range_are_errors() {
         let wrong = [
-            Settings {
+            DirectionSpec {
                 delay_us: -1.0,
-                ..Settings::default()
+                ..DirectionSpec::default()
             },
-            Settings {
+            DirectionSpec {
                 delay_us: f64::NAN,
-                ..Settings::default()
+                ..DirectionSpec::default()
             },
-            Settings {
+            DirectionSpec {
                 jitter_us: 1e10,
-                ..Settings::default()
+                ..DirectionSpec::default()
             },
-            Settings {
+            DirectionSpec {
                 loss: 1.5,
-                ..Settings::default()
+                ..DirectionSpec::default()
             },
-            Settings {
+            DirectionSpec {
                 rate_bps: Some(0),
-                ..Settings::default()
+                ..DirectionSpec::default()
             },
-            Settings {
+            DirectionSpec {
                 queue_packets: 0,
-                ..Settings::default()
+                ..DirectionSpec::default()
             },
         ];
         for settings in wrong {
             assert!(settings.check().is_err(), "{settings:?}");
         }
-        assert!(Settings::default().check().is_ok());
+        assert!(DirectionSpec::default().check().is_ok());
     }
 
     proptest! {
@@ -306,8 +306,8 @@ mod tests {
             rate_bps in 1_000_000_u64..1_000_000_000,
             seed: u64,
         ) {
-            let settings = Settings {
-                delay_us: 300.0, jitter_us, rate_bps: Some(rate_bps), ..Settings::default()
+            let settings = DirectionSpec {
+                delay_us: 300.0, jitter_us, rate_bps: Some(rate_bps), ..DirectionSpec::default()
             };
             let (mut schedule, mut twin) = (Schedule::new(&settings, seed), Schedule::new(&settings, seed));
             let (mut now_ns, mut last_ns, mut bytes, mut first_ns) = (0, 0, 0_u128, None);

@@ -21,7 +21,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use perpacket_link::{Link, LinkError, Report, Settings};
+use perpacket_link::{DirectionSpec, Link, LinkError, Report};
 use perpacket_linux::interface::{self, Interface};
 use rustix::thread::gettid;
 
@@ -94,7 +94,7 @@ struct Joined {
 }
 
 /// Returns `None` if this machine cannot have a link.
-fn join(left_to_right: Settings, right_to_left: Settings) -> Option<Joined> {
+fn join(left_to_right: DirectionSpec, right_to_left: DirectionSpec) -> Option<Joined> {
     let (left, right) = (Host::new()?, Host::new()?);
     let end = |host: &Host, address: &str| {
         (
@@ -150,10 +150,10 @@ impl Joined {
     }
 }
 
-fn delay(delay_us: f64) -> Settings {
-    Settings {
+fn delay(delay_us: f64) -> DirectionSpec {
+    DirectionSpec {
         delay_us,
-        ..Settings::default()
+        ..DirectionSpec::default()
     }
 }
 
@@ -208,13 +208,13 @@ fn sent_by_device() -> u64 {
 #[test]
 fn lost_and_queue_dropped_packets_are_counted_and_the_others_arrive_in_order() {
     const PACKETS: u32 = 200;
-    let slow = Settings {
+    let slow = DirectionSpec {
         rate_bps: Some(1_000_000),
         queue_packets: 20,
         loss: 0.2,
-        ..Settings::default()
+        ..DirectionSpec::default()
     };
-    let Some(mut joined) = join(slow, Settings::default()) else {
+    let Some(mut joined) = join(slow, DirectionSpec::default()) else {
         return;
     };
     let (left, right) = (
@@ -267,7 +267,7 @@ fn jumbo_frames_arrive_whole_where_only_the_sender_has_a_larger_mtu() {
 
 fn send_a_jumbo_frame(receiver_has_larger_mtu: bool) {
     const MTU_BYTES: usize = 9000;
-    let Some(mut joined) = join(Settings::default(), Settings::default()) else {
+    let Some(mut joined) = join(DirectionSpec::default(), DirectionSpec::default()) else {
         return;
     };
     for (host, has_larger_mtu) in [

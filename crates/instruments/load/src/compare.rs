@@ -1,9 +1,25 @@
 //! Compares two results of `load http`.
 
+use std::path::PathBuf;
+
+use clap::Args;
+use perpacket_spec::Spec;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::LoadError;
+
+/// Compare two results of `load http`.
+#[derive(Args, Clone, Debug, Serialize, JsonSchema)]
+pub struct CompareSpec {
+    /// A result of `load http --format json`.
+    pub a: PathBuf,
+    /// A later result.
+    pub b: PathBuf,
+}
+
+impl Spec for CompareSpec {}
 
 /// The values to compare: the JSON pointer and the unit of each.
 const ROWS: [(&str, &str); 14] = [

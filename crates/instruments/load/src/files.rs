@@ -8,9 +8,12 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
 
+use clap::{Args, ValueEnum};
 use perpacket_http::target::percent_decode;
+use perpacket_spec::{Size, Spec, SpecError, Whole};
 use perpacket_workload::{LognormalSessions, PlannedRequest, SessionSource, Sessions};
 use perpacket_workload::{SpecWeb99, Stream, Surge, specweb99, surge, webstone};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::LoadError;
@@ -23,34 +26,68 @@ const PATTERN_BYTES: usize = 65_536;
 const SEARCHED_SESSIONS: usize = 20_000_000;
 
 /// A set of files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
 pub enum FileSet {
-    /// The directories of SPECweb99 for a number of connections.
-    SpecWeb99 {
-        /// Simultaneous connections.
-        connections: u32,
-    },
-    /// Surge's 20,000 files.
+    /// SPECweb99: the directories for the number of `--connections`.
+    SpecWeb99,
+    /// Surge: 20,000 files, 480 MB.
     Surge,
-    /// WebStone's five files.
+    /// WebStone: five files.
     WebStone,
-    /// The objects of the World Cup 1998 workload's generator.
-    WorldCup {
-        /// Seed of the load.
-        seed: u64,
-    },
-    /// The objects of the IBM workload's generator.
-    Ibm {
-        /// Seed of the load.
-        seed: u64,
-    },
-    /// The objects of a log, each with the largest size of its responses with status 200.
-    Trace {
-        /// The log.
-        file: PathBuf,
-        /// Object mappings of a World Cup 1998 log.
-        objects: Option<PathBuf>,
-    },
+    /// World Cup 1998: the objects that the generator makes from `--seed`.
+    WorldCup,
+    /// IBM: the objects that the generator makes from `--seed`.
+    Ibm,
+    /// The objects of the log `--trace`, each with the largest size of its responses with status 200.
+    Trace,
+}
+
+/// Create the files of a workload.
+#[derive(Args, Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct FilesSpec {
+    /// The workload.
+    #[arg(value_enum)]
+    pub workload: FileSet,
+    /// The root directory of the server, created if necessary.
+    #[arg(long, value_name = "DIR")]
+    pub into: PathBuf,
+    /// Simultaneous connections of SPECweb99, which set the number of directories [default: 100].
+    #[arg(long, value_name = "L")]
+    #[schemars(extend("x-needs" = "workload=specweb99"))]
+    pub connections: Option<Whole<1, 1_000_000>>,
+    /// The log of `trace`.
+    #[arg(long, value_name = "FILE")]
+    #[schemars(extend("x-needs" = "workload=trace"))]
+    pub trace: Option<PathBuf>,
+    /// Paths of the objects of a World Cup 1998 log.
+    #[arg(long, value_name = "FILE")]
+    #[schemars(extend("x-needs" = "workload=trace"))]
+    pub object_mappings: Option<PathBuf>,
+    /// Seed of the load that will request the files, for `worldcup` and `ibm` [default: 1].
+    #[arg(long, value_name = "N")]
+    #[schemars(extend("x-needs" = "workload=worldcup, workload=ibm"))]
+    pub seed: Option<u64>,
+    /// Refuse to make more bytes than this.
+    #[arg(long, value_name = "SIZE", default_value_t = Size(10_000_000_000))]
+    pub size_limit: Size,
+}
+
+impl Spec for FilesSpec {
+    fn resolved(mut self) -> Result<Self, SpecError> {
+        match self.workload {
+            FileSet::SpecWeb99 => drop(self.connections.get_or_insert(Whole::nearest(100))),
+            FileSet::WorldCup | FileSet::Ibm => drop(self.seed.get_or_insert(1)),
+            FileSet::Trace if self.trace.is_none() => {
+                return Err(SpecError::new("load files trace: no log")
+                    .with_hint("name it with `--trace FILE`"));
+            }
+            FileSet::Surge | FileSet::WebStone | FileSet::Trace => (),
+        }
+        Ok(self)
+    }
 }
 
 /// The created files.
@@ -75,14 +112,11 @@ pub struct FileSetReport {
 /// Creates a set of files below a directory, and the directory.
 ///
 /// # Errors
-/// The set is larger than `limit_bytes`, the log of a set cannot be read, or a file cannot be
+/// The set is larger than the limit, the log of a set cannot be read, or a file cannot be
 /// written.
-pub fn make_files(
-    set: &FileSet,
-    into: &Path,
-    limit_bytes: u64,
-) -> Result<FileSetReport, LoadError> {
-    let files = list(set)?;
+pub fn make_files(spec: &FilesSpec) -> Result<FileSetReport, LoadError> {
+    let (into, limit_bytes) = (spec.into.as_path(), spec.size_limit.0);
+    let files = list(spec)?;
     let needed: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     if needed > limit_bytes {
         return Err(LoadError::Limit {
@@ -118,10 +152,11 @@ pub fn make_files(
 }
 
 /// Paths and sizes of a set.
-fn list(set: &FileSet) -> Result<Vec<(String, u64)>, LoadError> {
-    Ok(match set {
-        FileSet::SpecWeb99 { connections } => {
-            let parameters = SpecWeb99::static_only(*connections);
+fn list(spec: &FilesSpec) -> Result<Vec<(String, u64)>, LoadError> {
+    let seed = spec.seed.unwrap_or_default();
+    Ok(match spec.workload {
+        FileSet::SpecWeb99 => {
+            let parameters = SpecWeb99::static_only(spec.connections.map_or(0, Whole::get));
             parameters.check()?;
             let objects = parameters.directories() * specweb99::FILES_PER_DIRECTORY;
             let bytes = |object| specweb99::file_bytes(object % specweb99::FILES_PER_DIRECTORY);
@@ -139,10 +174,12 @@ fn list(set: &FileSet) -> Result<Vec<(String, u64)>, LoadError> {
                 .map(|(path, bytes, _)| ((*path).to_owned(), u64::from(*bytes)))
                 .collect()
         }
-        FileSet::WorldCup { seed } => generated(&LognormalSessions::world_cup(), *seed)?,
-        FileSet::Ibm { seed } => generated(&LognormalSessions::ibm(), *seed)?,
-        FileSet::Trace { file, objects } => {
-            let trace = Log::read(file, objects.as_deref(), None, "", 0)?;
+        FileSet::WorldCup => generated(&LognormalSessions::world_cup(), seed)?,
+        FileSet::Ibm => generated(&LognormalSessions::ibm(), seed)?,
+        FileSet::Trace => {
+            let objects = spec.object_mappings.as_deref();
+            let file = spec.trace.as_deref().unwrap_or(Path::new(""));
+            let trace = Log::read(file, objects, None, "", 0)?;
             let sizes = (0u32..).zip(&trace.size_bytes);
             let known = sizes.filter_map(|(object, bytes)| Some((object, (*bytes)?)));
             let text = |object| String::from_utf8_lossy(trace.paths.path(object)).into_owned();
@@ -246,10 +283,11 @@ fn pattern() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perpacket_spec::parse;
 
     #[test]
     fn a_hundred_specweb99_connections_have_90_directories_of_460_megabytes_together() {
-        let files = list(&FileSet::SpecWeb99 { connections: 100 }).unwrap();
+        let files = list(&parse("specweb99 --into d").unwrap()).unwrap();
         assert_eq!(files.len(), 90 * 36);
         let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
         // A directory has 5,119,488 B, less the bytes that rounding down removes in class 0.
@@ -258,7 +296,7 @@ mod tests {
 
     #[test]
     fn surge_has_20000_files_of_480_megabytes_together_to_one_percent() {
-        let files = list(&FileSet::Surge).unwrap();
+        let files = list(&parse("surge --into d").unwrap()).unwrap();
         assert_eq!(files.len(), 20_000);
         let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
         assert!((bytes as f64 / 480e6 - 1.0).abs() < 0.01, "{bytes}");

@@ -19,8 +19,8 @@ mod limits;
 mod sources;
 pub mod stream;
 
-pub use compare::{Comparison, ComparisonRow, compare};
+pub use compare::{CompareSpec, Comparison, ComparisonRow, compare};
 pub use error::LoadError;
-pub use files::{FileSet, FileSetReport, make_files};
+pub use files::{FileSet, FileSetReport, FilesSpec, make_files};
 pub use latency::{Latency, LatencySummary};
 pub use sources::{SourceAddresses, SourceError};

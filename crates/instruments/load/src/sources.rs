@@ -13,8 +13,8 @@ pub struct SourceAddresses(Option<(IpAddr, u32)>);
 
 /// The text is not a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}: expected ADDRESS or FIRST-LAST of one family, with at most 65536 addresses")]
-pub struct SourceError(String);
+#[error("expected ADDRESS or FIRST-LAST of one family, with at most 65536 addresses")]
+pub struct SourceError;
 
 impl SourceAddresses {
     /// The address of connection `index`, which counts from 0. Connections use the addresses of the
@@ -40,7 +40,7 @@ impl FromStr for SourceAddresses {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
-        let error = || SourceError(text.to_owned());
+        let error = || SourceError;
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| error());
         let bits = |address| match address {
@@ -55,6 +55,10 @@ impl FromStr for SourceAddresses {
         }
         Ok(Self(Some((first, count as u32))))
     }
+}
+
+perpacket_spec::text! {
+    SourceAddresses, "addresses", "10.0.0.2-10.0.0.9";
 }
 
 impl fmt::Display for SourceAddresses {

@@ -11,7 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use perpacket_load::LoadError;
-use perpacket_load::stream::{Direction, FarEnd, FarEndReport, Report, Settings, run, serve};
+use perpacket_load::stream::{FarEndReport, Report, Spec, run, serve};
+use perpacket_spec::parse;
 
 /// A far end that runs in a thread until the test stops it.
 struct Far {
@@ -26,16 +27,9 @@ impl Far {
         let flag = Arc::clone(&stop);
         let (sender, receiver) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let settings = FarEnd {
-                listen: "127.0.0.1:0".parse().unwrap(),
-                once,
-                cpus: Vec::new(),
-                congestion: None,
-            };
-            serve(&settings, &flag, &mut |address| {
-                sender.send(address).unwrap()
-            })
-            .unwrap()
+            let once = if once { "--once" } else { "" };
+            let spec: Spec = parse(&format!("--listen 127.0.0.1:0 {once}")).unwrap();
+            serve(&spec, &flag, &mut |address| sender.send(address).unwrap()).unwrap()
         });
         Self {
             address: receiver.recv().unwrap(),
@@ -50,28 +44,21 @@ impl Far {
     }
 }
 
-fn load(settings: &Settings) -> Report {
-    run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap()
+fn load(spec: &Spec) -> Report {
+    run(spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
 }
 
-fn settings(far: &Far, connections: u32) -> Settings {
-    Settings {
-        duration: Duration::from_secs(1),
-        threads: Some(1),
-        ..Settings::new(far.address, connections)
-    }
+fn spec(far: &Far, options: &str) -> Spec {
+    let to = far.address;
+    parse(&format!("--to {to} --duration 1s --threads 1 {options}")).unwrap()
 }
 
 #[test]
 fn the_rate_of_all_connections_is_right_in_both_directions() {
     let far = Far::start(false);
-    for direction in [Direction::Send, Direction::Receive] {
-        let report = load(&Settings {
-            rate_bps: Some(40e6),
-            direction,
-            warmup: Duration::from_millis(200),
-            ..settings(&far, 20)
-        });
+    for direction in ["send", "receive"] {
+        let options = "--connections 20 --bit-rate 40Mb/s --warmup 200ms --direction";
+        let report = load(&spec(&far, &format!("{options} {direction}")));
         // A busy machine may send less, but never more, because a delayed sender catches up on at
         // most 0.1 s.
         assert!(
@@ -96,11 +83,8 @@ fn the_rate_of_all_connections_is_right_in_both_directions() {
 #[test]
 fn a_load_without_a_rate_is_faster_and_busier() {
     let far = Far::start(false);
-    let slow = load(&Settings {
-        rate_bps: Some(8e6),
-        ..settings(&far, 2)
-    });
-    let fast = load(&settings(&far, 2));
+    let slow = load(&spec(&far, "--connections 2 --bit-rate 8Mb/s"));
+    let fast = load(&spec(&far, "--connections 2"));
     assert!(fast.bytes > 2 * slow.bytes, "{} {}", fast.bytes, slow.bytes);
     // A sender with a rate sleeps, so it uses a small part of the fast sender's CPU time.
     assert!(
@@ -115,10 +99,7 @@ fn a_load_without_a_rate_is_faster_and_busier() {
 #[test]
 fn two_thousand_connections_are_opened_and_served() {
     let far = Far::start(true);
-    let report = load(&Settings {
-        rate_bps: Some(50e6),
-        ..settings(&far, 2048)
-    });
+    let report = load(&spec(&far, "--connections 2048 --bit-rate 50Mb/s"));
     assert_eq!(
         (report.connections_open, report.errors.len()),
         (2048, 0),
@@ -137,10 +118,10 @@ fn two_thousand_connections_are_opened_and_served() {
 #[test]
 fn a_missing_far_end_is_an_error() {
     let far = Far::start(false);
-    let settings = settings(&far, 2);
+    let spec = spec(&far, "--connections 2");
     let address = far.address.to_string();
     far.end();
-    let error = run(&settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    let error = run(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
     assert!(matches!(error, LoadError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(&address), "{error}");
 }
@@ -148,16 +129,12 @@ fn a_missing_far_end_is_an_error() {
 #[test]
 fn a_far_end_that_dies_is_reported() {
     let far = Far::start(false);
-    let settings = Settings {
-        duration: Duration::from_secs(3600),
-        rate_bps: Some(8e6),
-        ..settings(&far, 4)
-    };
+    let spec = spec(&far, "--connections 4 --bit-rate 8Mb/s --duration 1h");
     let ender = thread::spawn(move || {
         thread::sleep(Duration::from_millis(700));
         far.end()
     });
-    let report = load(&settings);
+    let report = load(&spec);
     ender.join().unwrap();
     assert_eq!(report.connections_open, 0, "{report:?}");
     assert!(
@@ -169,11 +146,8 @@ fn a_far_end_that_dies_is_reported() {
 #[test]
 fn an_unknown_congestion_control_is_an_error() {
     let far = Far::start(false);
-    let settings = Settings {
-        congestion: Some("carrier-pigeon".to_owned()),
-        ..settings(&far, 1)
-    };
-    let error = run(&settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    let spec = spec(&far, "--congestion carrier-pigeon");
+    let error = run(&spec, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("carrier-pigeon"), "{error}");
     far.end();
 }

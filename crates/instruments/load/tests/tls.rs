@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use perpacket_load::http::{Report, Settings, TlsVersion, run};
+use perpacket_load::http::{Report, Spec, run};
+use perpacket_spec::parse;
 use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection, StreamOwned};
@@ -76,13 +77,12 @@ impl Server {
         server
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
-            requests: Some(10),
-            duration: None,
-            threads: Some(1),
-            ..Settings::new(&format!("https://localhost:{}/", self.address.port()), 1)
-        }
+    /// A load of ten requests.
+    fn load(&self, options: &str) -> Report {
+        let url = format!("https://localhost:{}/", self.address.port());
+        let line = format!("{url} --connections 1 --threads 1 --requests 10 {options}");
+        let spec: Spec = parse(&line).unwrap();
+        run(spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
     }
 }
 
@@ -91,10 +91,6 @@ impl Drop for Server {
         self.ended.store(true, Ordering::SeqCst);
         let _ = std::net::TcpStream::connect(self.address);
     }
-}
-
-fn load(settings: Settings) -> Report {
-    run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap()
 }
 
 #[test]
@@ -106,38 +102,25 @@ fn an_untrusted_certificate_is_accepted_only_with_ca_or_insecure() {
     let other = directory.path().join("other.pem");
     let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     std::fs::write(&other, stranger.cert.pem()).unwrap();
-    let report = load(Settings {
-        trusted: Some(other),
-        ..server.settings()
-    });
+    let report = server.load(&format!("--ca {}", other.display()));
     assert_eq!(report.errors.get("tls"), Some(&10), "{:?}", report.errors);
-    let report = load(Settings {
-        trusted: Some(file),
-        ..server.settings()
-    });
+    let report = server.load(&format!("--ca {}", file.display()));
     assert_eq!(
         (report.requests, report.body_bytes),
         (10, 1_000_000),
         "{:?}",
         report.errors
     );
-    let report = load(Settings {
-        insecure: true,
-        ..server.settings()
-    });
+    let report = server.load("--insecure");
     assert_eq!(report.requests, 10, "{:?}", report.errors);
 }
 
 #[test]
 fn sessions_are_resumed_by_default() {
     let server = Server::start();
-    for (tls_resumption, expected) in [(true, 9), (false, 0)] {
+    for (tls_resumption, expected) in [("on", 9), ("off", 0)] {
         server.resumed.store(0, Ordering::SeqCst);
-        let report = load(Settings {
-            insecure: true,
-            tls_resumption,
-            ..server.settings()
-        });
+        let report = server.load(&format!("--insecure --tls-resumption {tls_resumption}"));
         assert_eq!(report.requests, 10, "{:?}", report.errors);
         assert_eq!(server.resumed.load(Ordering::SeqCst), expected);
     }
@@ -146,17 +129,9 @@ fn sessions_are_resumed_by_default() {
 #[test]
 fn a_load_with_one_version_of_tls_uses_it() {
     let server = Server::start();
-    for (tls_version, expected) in [
-        (None, 0),
-        (Some(TlsVersion::Tls12), 10),
-        (Some(TlsVersion::Tls13), 0),
-    ] {
+    for (tls_version, expected) in [("", 0), ("--tls-version 1.2", 10), ("--tls-version 1.3", 0)] {
         server.old.store(0, Ordering::SeqCst);
-        let report = load(Settings {
-            insecure: true,
-            tls_version,
-            ..server.settings()
-        });
+        let report = server.load(&format!("--insecure {tls_version}"));
         assert_eq!(report.requests, 10, "{:?}", report.errors);
         assert_eq!(server.old.load(Ordering::SeqCst), expected);
     }

@@ -49,6 +49,7 @@ pub mod recording;
 pub mod report;
 pub mod requests;
 pub mod settings;
+pub mod spec;
 pub mod statistics;
 mod summary;
 pub mod tally;

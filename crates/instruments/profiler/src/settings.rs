@@ -5,22 +5,10 @@ use std::time::Duration;
 
 use crate::cgroup::Selector;
 use crate::error::ProfileError;
-
-/// Default number of samples a second on each processor. It is prime, so that samples do not align
-/// with ticks or a periodic load. It is low, because a timer interrupt in a virtual machine can
-/// cost more than 100 us. There, profiling at 499 samples a second reduced the throughput to 0.94
-/// of the throughput without a profile. At 97 samples a second, the ratio was 1.00
-/// (`benches/profiler_overhead.py`, whose README has the intervals).
-pub const DEFAULT_FREQUENCY_HZ: u32 = 97;
-
-/// Highest frequency. Above it, sampling would be most of the load.
-const FREQUENCY_LIMIT_HZ: u32 = 20_000;
+use crate::spec::DEFAULT_FREQUENCY;
 
 /// Default length of a profile.
 pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-
-/// Length of the longest window: a day.
-const DURATION_LIMIT: Duration = Duration::from_secs(86_400);
 
 /// The events to sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +73,7 @@ impl Default for Settings {
             beside: Vec::new(),
             selector: None,
             command: Vec::new(),
-            frequency_hz: DEFAULT_FREQUENCY_HZ,
+            frequency_hz: DEFAULT_FREQUENCY.get(),
             requests: None,
             rules: None,
             events: Events::Best,
@@ -96,34 +84,12 @@ impl Default for Settings {
     }
 }
 
-/// Returns the length of a profile or of a window if it is in range.
-///
-/// # Errors
-/// The length is zero or longer than a day.
-pub fn checked_duration(option: &'static str, length: Duration) -> Result<Duration, ProfileError> {
-    if !length.is_zero() && length <= DURATION_LIMIT {
-        return Ok(length);
-    }
-    Err(ProfileError::Option {
-        option,
-        value: format!("{} s", length.as_secs_f64()),
-        expected: "more than 0 and at most 24 h",
-    })
-}
-
 impl Settings {
-    /// Checks that the numbers are in range and the process exists.
+    /// Checks that the process exists.
     ///
     /// # Errors
-    /// The error names the first invalid setting.
+    /// There is no such process.
     pub fn check(&self) -> Result<(), ProfileError> {
-        if self.frequency_hz == 0 || self.frequency_hz > FREQUENCY_LIMIT_HZ {
-            return Err(ProfileError::Option {
-                option: "frequency",
-                value: self.frequency_hz.to_string(),
-                expected: "1 to 20000 samples a second",
-            });
-        }
         match self.pid {
             Some(pid) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
                 Err(ProfileError::NoProcess { pid })

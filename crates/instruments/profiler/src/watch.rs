@@ -24,7 +24,7 @@ use crate::count::{Activity, Drops, Interface, Snapshot, Sources};
 use crate::error::ProfileError;
 use crate::passes::SECOND_NS;
 use crate::profiler::{attributor, member, rules_of};
-use crate::settings::DEFAULT_FREQUENCY_HZ;
+use crate::spec::DEFAULT_FREQUENCY;
 use crate::tally::{Collector, Detail, Group, Tally};
 
 /// Time between two attempts to use a better source of samples than the current one, and between two
@@ -65,7 +65,7 @@ impl Default for WatchSettings {
     fn default() -> Self {
         Self {
             cpus: None,
-            frequency_hz: DEFAULT_FREQUENCY_HZ,
+            frequency_hz: DEFAULT_FREQUENCY.get(),
             rules: None,
             kallsyms: PathBuf::from("/proc/kallsyms"),
             selector: None,

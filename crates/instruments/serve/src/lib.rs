@@ -8,7 +8,7 @@
 //!
 //! | folder or file | content |
 //! |---|---|
-//! | `settings`, `error` | the options, and errors of starting |
+//! | `spec`, `error` | the options, and errors of starting |
 //! | `files` | the root folder, the cache, prebuilt responses, helper threads that read cold files |
 //! | `routes` | computed routes: SPECweb99's operations, `/work`, `/bytes` |
 //! | `worker`, `send_queue`, `http_state` | the request path |
@@ -25,8 +25,8 @@ mod report;
 mod routes;
 mod run;
 mod send_queue;
-mod settings;
 mod site;
+mod spec;
 mod worker;
 
 pub use error::ServeError;
@@ -36,4 +36,4 @@ pub use report::{
 };
 pub use routes::specweb99::cgi_page;
 pub use run::Server;
-pub use settings::{Architecture, CgiProgram, Settings, TlsSettings};
+pub use spec::{Architecture, CgiProgram, Spec};

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::counters::Counters;
-use crate::settings::{Architecture, Settings};
+use crate::spec::{Architecture, Spec};
 use perpacket_http::status::Status;
 use perpacket_linux::memory::{Counter, SharedTable};
 use perpacket_linux::usage::Usage;
@@ -151,14 +151,10 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    pub(crate) fn new(
-        settings: &Settings,
-        counters: Arc<SharedTable<Counters>>,
-        started: Instant,
-    ) -> Self {
+    pub(crate) fn new(spec: &Spec, counters: Arc<SharedTable<Counters>>, started: Instant) -> Self {
         Self {
-            architecture: settings.architecture,
-            cores: settings.cores.clone(),
+            architecture: spec.architecture,
+            cores: spec.cores().to_vec(),
             counters,
             started,
             parent: std::process::id(),

@@ -1,4 +1,4 @@
-//! The state that all workers of a server share: settings, root folder, counters, POST log.
+//! The state that all workers of a server share: spec, root folder, counters, POST log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -9,7 +9,7 @@ use crate::error::ServeError;
 use crate::files::entry::{Entry, FileError};
 use crate::report::Reporter;
 use crate::routes::post_log::PostLog;
-use crate::settings::Settings;
+use crate::spec::{CgiProgram, Spec};
 use perpacket_http::coding::Coding;
 use perpacket_linux::memory::SharedTable;
 use perpacket_linux::root_folder::RootFolder;
@@ -18,8 +18,10 @@ use perpacket_linux::usage::Usage;
 /// The shared state.
 #[derive(Debug)]
 pub struct Site {
-    /// The settings.
-    pub settings: Settings,
+    /// The options.
+    pub spec: Spec,
+    /// The program for SPECweb99's CGI requests.
+    pub cgi: Option<CgiProgram>,
     /// The root folder.
     pub root: Option<RootFolder>,
     /// The workers' counters, then the helpers'.
@@ -40,18 +42,19 @@ impl Site {
     /// # Errors
     /// One of them cannot be opened.
     pub fn new(
-        settings: Settings,
+        spec: Spec,
+        cgi: Option<CgiProgram>,
         counters: Arc<SharedTable<Counters>>,
         connection_limit: usize,
     ) -> Result<Self, ServeError> {
-        let root = match &settings.root {
+        let root = match &spec.root {
             Some(path) => Some(RootFolder::open(path).map_err(|source| ServeError::Root {
                 path: path.clone(),
                 source,
             })?),
             None => None,
         };
-        let post_log = match &settings.post_log {
+        let post_log = match &spec.post_log {
             Some(path) => {
                 let (log, records) = PostLog::open(path)?;
                 counters[0].post_records.set(records);
@@ -59,9 +62,10 @@ impl Site {
             }
             None => None,
         };
-        let reporter = Reporter::new(&settings, Arc::clone(&counters), Instant::now());
+        let reporter = Reporter::new(&spec, Arc::clone(&counters), Instant::now());
         Ok(Self {
-            settings,
+            spec,
+            cgi,
             root,
             counters,
             post_log,
@@ -80,10 +84,8 @@ impl Site {
     pub fn load(&self, path: &[u8], coding: Coding) -> Result<Arc<Entry>, FileError> {
         let root = self.root.as_ref().ok_or(FileError::Missing)?;
         // The cache would reject a larger file, and each request would then read it again.
-        let limit_bytes = self
-            .settings
-            .sendfile_above
-            .min(self.settings.cache_bytes / 2);
+        let sendfile_above = self.spec.sendfile_above.map_or(0, |size| size.0);
+        let limit_bytes = sendfile_above.min(self.spec.cache_bytes() / 2);
         Entry::load(root, path, coding, limit_bytes).map(Arc::new)
     }
 

@@ -205,7 +205,7 @@ impl Worker {
             http.searched_bytes = 0;
             return Some(BatchEnd::NeedsInput);
         }
-        let limit_bytes = self.site.settings.max_header_bytes;
+        let limit_bytes = self.site.spec.max_header_bytes();
         if is_still_partial(http.searched_bytes, input, limit_bytes) {
             http.searched_bytes = input.len();
             return Some(BatchEnd::NeedsInput);
@@ -230,7 +230,7 @@ impl Worker {
             }
             return end;
         }
-        match BodyReader::new(request.framing, self.site.settings.max_body_bytes) {
+        match BodyReader::new(request.framing, self.site.spec.max_body_size.0) {
             Err(error) => Some(self.reject(error.status(), out)),
             Ok(reader) => {
                 if request.expects_continue && input.len() == head_bytes {
@@ -327,7 +327,7 @@ impl Worker {
     fn cached_coding(&mut self, path: &[u8], coding: Coding) -> Option<Arc<Entry>> {
         let entry = self.cache.with(|cache| cache.get(path, coding))?;
         let checked_ms = entry.checked_ms.load(Ordering::Relaxed);
-        if self.clock.now_ms.saturating_sub(checked_ms) <= self.site.settings.revalidate_ms {
+        if self.clock.now_ms.saturating_sub(checked_ms) <= self.site.spec.revalidate_ms() {
             return Some(entry);
         }
         self.revalidate(path, entry)

@@ -9,11 +9,12 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use perpacket_serve::{Architecture, Settings};
+use perpacket_serve::{Architecture, Spec};
+use perpacket_spec::{Size, Time, Whole};
 use rustix::net::sockopt::{
     set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
 };
-use started::{Started, pattern, settings};
+use started::{Started, on_cpu, pattern, spec};
 
 /// One event loop with epoll, one with io_uring, and one pool with blocking calls: their code paths
 /// differ.
@@ -31,12 +32,12 @@ fn first_core() -> usize {
         .unwrap()
 }
 
-fn quick(architecture: Architecture) -> Settings {
-    Settings {
+fn quick(architecture: Architecture) -> Spec {
+    Spec {
         // Long enough for a client on a busy machine to send its first request.
-        idle_timeout_s: 1.5,
-        request_timeout_s: 0.3,
-        ..settings(architecture)
+        idle_timeout: Time(Duration::from_secs_f64(1.5)),
+        request_timeout: Time(Duration::from_secs_f64(0.3)),
+        ..spec(architecture)
     }
 }
 
@@ -77,7 +78,7 @@ fn malformed_and_oversized_requests_get_an_error_status_and_close_the_connection
         ),
     ];
     for architecture in ARCHITECTURES {
-        let server = Started::new(settings(architecture));
+        let server = Started::new(spec(architecture));
         for (request, status) in &cases {
             for mut client in server.both() {
                 client.send(request);
@@ -133,9 +134,9 @@ fn a_client_that_reads_nothing_is_closed() {
 fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
     const BODY_BYTES: usize = 6 << 20;
     let read_all = |architecture| {
-        let server = Started::new(Settings {
-            request_timeout_s: 1.0,
-            ..settings(architecture)
+        let server = Started::new(Spec {
+            request_timeout: Time(Duration::from_secs_f64(1.0)),
+            ..spec(architecture)
         });
         let client = server.connect();
         set_socket_recv_buffer_size(&client.stream, 1 << 16).unwrap();
@@ -165,7 +166,7 @@ fn a_client_that_reads_slowly_but_steadily_gets_the_whole_response() {
 #[test]
 fn a_last_response_arrives_whole_also_when_the_client_sends_more() {
     for architecture in ARCHITECTURES {
-        let server = Started::new(settings(architecture));
+        let server = Started::new(spec(architecture));
         for mut client in server.both() {
             let last = "GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
             let more = "GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3000);
@@ -184,9 +185,9 @@ fn a_last_response_arrives_whole_also_when_the_client_sends_more() {
 
 #[test]
 fn a_file_that_grows_is_served_up_to_the_length_that_it_had() {
-    let server = Started::new(Settings {
-        revalidate_ms: 0,
-        ..settings(Architecture::Events)
+    let server = Started::new(Spec {
+        revalidate: Some(Time(Duration::ZERO)),
+        ..spec(Architecture::Events)
     });
     let path = server.root().join("log");
     let mut log = fs::File::create(&path).unwrap();
@@ -218,9 +219,9 @@ fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
     const MOST_BYTES: usize = 300 << 20;
     let request = format!("GET /a.txt HTTP/1.1\r\nHost: {}\r\n\r\n", "h".repeat(400));
     for architecture in ARCHITECTURES {
-        let server = Started::new(Settings {
-            request_timeout_s: 600.0,
-            ..settings(architecture)
+        let server = Started::new(Spec {
+            request_timeout: Time(Duration::from_secs_f64(600.0)),
+            ..spec(architecture)
         });
         let mut client = server.connect_and_request();
         set_socket_recv_buffer_size(&client.stream, 1 << 16).unwrap();
@@ -256,7 +257,7 @@ fn requests_of_a_client_that_reads_nothing_stay_in_the_kernel() {
 #[test]
 fn a_half_closed_client_gets_its_responses() {
     for architecture in ARCHITECTURES {
-        let server = Started::new(settings(architecture));
+        let server = Started::new(spec(architecture));
         for mut client in server.both() {
             client.send(
                 "GET /large HTTP/1.1\r\nHost: h\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: h\r\n\r\nGET /cut",
@@ -272,7 +273,7 @@ fn a_half_closed_client_gets_its_responses() {
 #[test]
 fn clients_that_reset_their_connections_leave_nothing_behind() {
     for architecture in ARCHITECTURES {
-        let server = Started::new(settings(architecture));
+        let server = Started::new(spec(architecture));
         for number in 0..40 {
             let mut client = if number < 20 {
                 server.connect()
@@ -300,7 +301,7 @@ fn nothing_outside_the_root_is_served() {
     for architecture in ARCHITECTURES {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();
-        let server = Started::new(settings(architecture));
+        let server = Started::new(spec(architecture));
         symlink(outside.path().join("secret"), server.root().join("link")).unwrap();
         symlink(outside.path(), server.root().join("folder")).unwrap();
         symlink("a.txt", server.root().join("inside")).unwrap();
@@ -324,7 +325,7 @@ fn nothing_outside_the_root_is_served() {
 
 #[test]
 fn a_pipe_in_the_root_does_not_block_the_server() {
-    let server = Started::new(settings(Architecture::Single));
+    let server = Started::new(spec(Architecture::Single));
     let pipe = server.root().join("pipe");
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
@@ -335,9 +336,9 @@ fn a_pipe_in_the_root_does_not_block_the_server() {
 #[test]
 fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found() {
     for architecture in ARCHITECTURES {
-        let server = Started::new(Settings {
-            revalidate_ms: 0,
-            ..settings(architecture)
+        let server = Started::new(Spec {
+            revalidate: Some(Time(Duration::ZERO)),
+            ..spec(architecture)
         });
         let path = server.root().join("a.txt");
         assert_eq!(server.get("/a.txt", "").body, pattern(612));
@@ -367,7 +368,7 @@ fn a_changed_file_is_served_with_its_new_content_and_a_deleted_one_is_not_found(
 #[test]
 fn a_file_truncated_while_it_is_sent_closes_only_that_connection() {
     for architecture in ARCHITECTURES {
-        let server = Started::new(settings(architecture));
+        let server = Started::new(spec(architecture));
         let path = server.root().join("huge");
         let file = fs::File::create(&path).unwrap();
         file.set_len(64 << 20).unwrap();
@@ -387,7 +388,7 @@ fn a_file_truncated_while_it_is_sent_closes_only_that_connection() {
 #[test]
 fn a_file_deleted_while_it_is_sent_arrives_whole() {
     for architecture in ARCHITECTURES {
-        let server = Started::new(settings(architecture));
+        let server = Started::new(spec(architecture));
         let mut client = server.connect();
         client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
         server.until(|report| report.requests == 1);
@@ -400,9 +401,9 @@ fn a_file_deleted_while_it_is_sent_arrives_whole() {
 fn a_disk_error_is_500_for_that_request_alone() {
     // A read of address 0 in `/proc/self/mem` fails with EIO, like a failed disk.
     for architecture in ARCHITECTURES {
-        let server = Started::new(Settings {
+        let server = Started::new(Spec {
             root: Some("/proc/self".into()),
-            ..settings(architecture)
+            ..spec(architecture)
         });
         assert_eq!(server.get("/mem", "").status, 500);
         assert_eq!(server.get("/bytes/10", "").status, 200);
@@ -413,9 +414,9 @@ fn a_disk_error_is_500_for_that_request_alone() {
 #[test]
 fn clients_above_the_limit_get_503_with_retry_after() {
     for architecture in ARCHITECTURES {
-        let server = Started::new(Settings {
-            max_connections: Some(2),
-            ..settings(architecture)
+        let server = Started::new(Spec {
+            max_connections: Some(Whole::nearest(2)),
+            ..spec(architecture)
         });
         let mut kept = [server.connect(), server.connect()];
         for client in &mut kept {
@@ -436,11 +437,11 @@ fn clients_above_the_limit_get_503_with_retry_after() {
 
 #[test]
 fn the_cache_stays_within_its_budget_when_files_do_not_fit() {
-    let server = Started::new(Settings {
-        cache_bytes: 64 << 10,
+    let server = Started::new(Spec {
+        cache_size: Some(Size(64 << 10)),
         // Run one loop, because each loop has a cache budget of its own.
-        cores: vec![first_core()],
-        ..settings(Architecture::Events)
+        runs_on: on_cpu(first_core()),
+        ..spec(Architecture::Events)
     });
     for number in 0..100 {
         fs::write(

@@ -6,31 +6,36 @@ use perpacket_requirements::skip;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use perpacket_serve::{Architecture, ServeError, Server, Settings};
-use started::{Started, pattern, settings};
+use clap::ValueEnum;
+use perpacket_serve::{Architecture, ServeError, Server, Spec};
+use perpacket_spec::Time;
+use started::{Started, on_cpu, pattern, spec};
 
 /// A server of each architecture that can run in a thread of a test. `processes` forks, which is
 /// unsafe in a test program with many threads. The agent's tests cover it.
 fn each() -> Vec<Started> {
-    each_with(settings)
+    each_with(spec)
 }
 
-/// A server of each such architecture, with settings that depend on the architecture.
-fn each_with(settings: impl Fn(Architecture) -> Settings) -> Vec<Started> {
-    Architecture::ALL
-        .into_iter()
+/// A server of each such architecture, with spec that depend on the architecture.
+fn each_with(spec: impl Fn(Architecture) -> Spec) -> Vec<Started> {
+    Architecture::value_variants()
+        .iter()
+        .copied()
         .filter(|&architecture| architecture != Architecture::Processes)
-        .filter(|&architecture| match Server::bind(settings(architecture)) {
-            Err(ServeError::Lacking { what, problem }) => {
-                skip(
-                    "io_uring",
-                    format_args!("{}: {what}: {problem}", architecture.name()),
-                );
-                false
-            }
-            _ => true,
-        })
-        .map(|architecture| Started::new(settings(architecture)))
+        .filter(
+            |&architecture| match Server::bind(spec(architecture), None) {
+                Err(ServeError::Lacking { what, problem }) => {
+                    skip(
+                        "io_uring",
+                        format_args!("{}: {what}: {problem}", architecture.name()),
+                    );
+                    false
+                }
+                _ => true,
+            },
+        )
+        .map(|architecture| Started::new(spec(architecture)))
         .collect()
 }
 
@@ -174,7 +179,7 @@ fn a_request_may_arrive_byte_by_byte() {
 
 #[test]
 fn ranges_and_conditional_requests_follow_the_rfc() {
-    let server = Started::new(settings(Architecture::Events));
+    let server = Started::new(spec(Architecture::Events));
     let whole = server.get("/a.txt", "");
     let etag = whole.field("ETag").unwrap();
     let date = whole.field("Last-Modified").unwrap();
@@ -218,7 +223,7 @@ fn ranges_and_conditional_requests_follow_the_rfc() {
 
 #[test]
 fn an_unsupported_method_gets_405_with_allow() {
-    let server = Started::new(settings(Architecture::Events));
+    let server = Started::new(spec(Architecture::Events));
     let request = |method: &str, target: &str| {
         let mut client = server.connect();
         client.send(&format!(
@@ -246,7 +251,7 @@ fn an_unsupported_method_gets_405_with_allow() {
 
 #[test]
 fn precompressed_files_are_sent_to_clients_that_accept_their_coding() {
-    let server = Started::new(settings(Architecture::Events));
+    let server = Started::new(spec(Architecture::Events));
     fs::write(server.root().join("p.css"), "plain").unwrap();
     fs::write(server.root().join("p.css.gz"), "gzip").unwrap();
     fs::write(server.root().join("p.css.br"), "brotli").unwrap();
@@ -298,7 +303,7 @@ fn a_body_that_a_request_does_not_need_is_read_and_discarded() {
 
 #[test]
 fn a_folder_is_served_by_its_index_and_redirected_to_its_slash() {
-    let server = Started::new(settings(Architecture::Events));
+    let server = Started::new(spec(Architecture::Events));
     fs::create_dir(server.root().join("sub dir")).unwrap();
     fs::write(server.root().join("sub dir/index.html"), "sub").unwrap();
     let answer = server.get("/sub%20dir?x=1", "");
@@ -336,7 +341,7 @@ fn the_report_does_not_count_requests_for_itself() {
 
 #[test]
 fn work_uses_the_requested_processor_time() {
-    let server = Started::new(settings(Architecture::Single));
+    let server = Started::new(spec(Architecture::Single));
     let cpu_s = || {
         let report = server.reporter.report();
         report.cpu_s.user + report.cpu_s.system
@@ -356,9 +361,9 @@ fn work_uses_the_requested_processor_time() {
 #[test]
 fn a_long_response_does_not_delay_a_short_one_that_is_ready_at_the_same_time() {
     const TRIES: usize = 3;
-    let of_one_loop = |architecture| Settings {
-        cores: vec![rustix::thread::sched_getcpu()],
-        ..settings(architecture)
+    let of_one_loop = |architecture| Spec {
+        runs_on: on_cpu(rustix::thread::sched_getcpu()),
+        ..spec(architecture)
     };
     for server in each_with(of_one_loop) {
         let is_fair = (0..TRIES).any(|_| {
@@ -389,9 +394,9 @@ fn work_for_some_clients_does_not_delay_others() {
         Architecture::Single,
         Architecture::Uring,
     ] {
-        let server = Started::new(Settings {
-            cores: vec![rustix::thread::sched_getcpu()],
-            ..settings(architecture)
+        let server = Started::new(Spec {
+            runs_on: on_cpu(rustix::thread::sched_getcpu()),
+            ..spec(architecture)
         });
         assert_eq!(server.get("/a.txt", "").status, 200);
         let is_shared = (0..TRIES).any(|_| {
@@ -416,9 +421,9 @@ fn work_for_some_clients_does_not_delay_others() {
 
 #[test]
 fn computed_routes_are_off_by_default_and_then_hide_no_file() {
-    let server = Started::new(Settings {
+    let server = Started::new(Spec {
         routes: false,
-        ..settings(Architecture::Events)
+        ..spec(Architecture::Events)
     });
     let refused = server.get("/work?us=1", "");
     assert_eq!(refused.status, 404);
@@ -428,29 +433,15 @@ fn computed_routes_are_off_by_default_and_then_hide_no_file() {
     fs::write(server.root().join("work"), "a file").unwrap();
     assert_eq!(server.get("/work?us=1", "").text(), "a file");
     assert_eq!(server.get("/.perpacket/report", "").status, 200);
-    for (settings, option) in [
-        (Settings::default(), "--root"),
-        (
-            Settings {
-                root: Some(".".into()),
-                post_log: Some("log".into()),
-                ..Settings::default()
-            },
-            "--post-log",
-        ),
-    ] {
-        let message = settings.check().unwrap_err().to_string();
-        assert!(message.starts_with(option) && message.contains("--routes"));
-    }
 }
 
 /// All architectures have the same caching policy. Otherwise a comparison of architectures would
 /// compare policies.
 #[test]
 fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses() {
-    let caches = each_with(|architecture| Settings {
-        cores: vec![rustix::thread::sched_getcpu()],
-        ..settings(architecture)
+    let caches = each_with(|architecture| Spec {
+        runs_on: on_cpu(rustix::thread::sched_getcpu()),
+        ..spec(architecture)
     })
     .into_iter()
     .map(|server| {
@@ -482,10 +473,10 @@ fn every_architecture_sends_the_same_files_from_memory_and_prebuilds_responses()
 fn coalesced_clients_all_get_responses_after_a_wait_of_the_configured_time() {
     const REQUESTS: u32 = 5;
     let coalesced = Duration::from_millis(20);
-    let server = Started::new(Settings {
-        coalesce_us: 20_000,
-        cores: vec![rustix::thread::sched_getcpu()],
-        ..settings(Architecture::Events)
+    let server = Started::new(Spec {
+        coalesce: Some(Time(coalesced)),
+        runs_on: on_cpu(rustix::thread::sched_getcpu()),
+        ..spec(Architecture::Events)
     });
     let mut clients: Vec<_> = (0..70).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -501,10 +492,4 @@ fn coalesced_clients_all_get_responses_after_a_wait_of_the_configured_time() {
     }
     let least = coalesced * REQUESTS;
     assert!(begin.elapsed() >= least, "{:?}", begin.elapsed());
-    let settings = Settings {
-        coalesce_us: 100_001,
-        ..settings(Architecture::Events)
-    };
-    let message = settings.check().unwrap_err().to_string();
-    assert!(message.contains("--coalesce: 100001"), "{message}");
 }

@@ -7,9 +7,9 @@ mod started;
 
 use std::fs;
 
-use perpacket_serve::{Architecture, Settings};
+use perpacket_serve::{Architecture, Spec};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use started::{Started, settings};
+use started::{Started, spec};
 
 /// Length of a record of the log.
 const RECORD_BYTES: u64 = 139;
@@ -20,11 +20,11 @@ fn a_record_that_the_disk_accepts_only_in_part_is_removed() {
     fs::create_dir_all(folder.path().join("file_set/dir00000")).unwrap();
     fs::write(folder.path().join("file_set/dir00000/class1_3"), "content").unwrap();
     let log = folder.path().join("post.log");
-    let settings = Settings {
+    let spec = Spec {
         post_log: Some(log.clone()),
-        ..settings(Architecture::Threads)
+        ..spec(Architecture::Threads)
     };
-    let server = Started::over(folder, settings);
+    let server = Started::over(folder, spec);
     let body = "dir=0&class=1&file=3&client=7";
     let request = format!(
         "POST /specweb99/post HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",

@@ -5,8 +5,8 @@ mod started;
 
 use std::fs;
 
-use perpacket_serve::{Architecture, Settings};
-use started::{Started, settings};
+use perpacket_serve::{Architecture, Spec};
+use started::{Started, spec};
 
 const FILE: &str = "/file_set/dir00000/class1_3";
 const MARK: &str = "<!WEB99CAD><IMG SRC=\"/file_set/dirNNNNN/classX_Y\"><!/WEB99CAD>";
@@ -19,9 +19,9 @@ fn server(architecture: Architecture) -> Started {
     let post_log = Some(folder.path().join("post.log"));
     Started::over(
         folder,
-        Settings {
+        Spec {
             post_log,
-            ..settings(architecture)
+            ..spec(architecture)
         },
     )
 }

@@ -9,11 +9,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use perpacket_serve::{Architecture, Settings, TlsSettings};
+use perpacket_serve::{Architecture, Spec};
+use perpacket_spec::{Switch, Time};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
-use started::{Started, pattern, settings};
+use started::{Started, pattern, spec};
 
 struct Secured {
     server: Started,
@@ -21,19 +22,17 @@ struct Secured {
     _keys: tempfile::TempDir,
 }
 
-fn secured(settings: Settings, resumption: bool) -> Secured {
+fn secured(spec: Spec, resumption: Switch) -> Secured {
     let keys = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (keys.path().join("cert.pem"), keys.path().join("key.pem"));
     fs::write(&certificate, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let server = Started::new(Settings {
-        tls: Some(TlsSettings {
-            certificate: certificate.clone(),
-            key,
-            resumption,
-        }),
-        ..settings
+    let server = Started::new(Spec {
+        tls_cert: Some(certificate.clone()),
+        tls_key: Some(key),
+        tls_resumption: Some(resumption),
+        ..spec
     });
     Secured {
         server,
@@ -85,7 +84,7 @@ fn files_arrive_whole_over_both_versions() {
         Architecture::Single,
         Architecture::Threads,
     ] {
-        let secured = secured(settings(architecture), true);
+        let secured = secured(spec(architecture), Switch::On);
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
             let config = secured.client(version);
             assert_eq!(secured.request(&config, "/a.txt").0, pattern(612));
@@ -96,13 +95,13 @@ fn files_arrive_whole_over_both_versions() {
 
 #[test]
 fn sessions_are_resumed_only_if_resumption_is_on() {
-    for resumption in [true, false] {
+    for resumption in [Switch::On, Switch::Off] {
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-            let secured = secured(settings(Architecture::Events), resumption);
+            let secured = secured(spec(Architecture::Events), resumption);
             let config = secured.client(version);
             assert_eq!(secured.request(&config, "/a.txt").1, HandshakeKind::Full);
             let resumed = secured.request(&config, "/a.txt").1 == HandshakeKind::Resumed;
-            assert_eq!(resumed, resumption, "{version:?}");
+            assert_eq!(resumed, resumption == Switch::On, "{version:?}");
         }
     }
 }
@@ -115,11 +114,11 @@ fn a_slow_handshake_is_closed_by_the_time_out_of_requests() {
         Architecture::Threads,
     ] {
         let secured = secured(
-            Settings {
-                request_timeout_s: 0.3,
-                ..settings(architecture)
+            Spec {
+                request_timeout: Time(Duration::from_secs_f64(0.3)),
+                ..spec(architecture)
             },
-            true,
+            Switch::On,
         );
         // There are as many slow clients as threads. None of them may block a thread for ever.
         let mut slow = [(); 4].map(|()| secured.server.connect());
@@ -145,7 +144,7 @@ fn a_slow_handshake_is_closed_by_the_time_out_of_requests() {
 #[test]
 fn input_that_is_not_tls_closes_only_that_connection() {
     for architecture in [Architecture::Events, Architecture::Threads] {
-        let secured = secured(settings(architecture), true);
+        let secured = secured(spec(architecture), Switch::On);
         let mut plain = secured.server.connect();
         plain.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(!plain.rest().starts_with(b"HTTP"));

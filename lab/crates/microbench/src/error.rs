@@ -11,13 +11,6 @@ use thiserror::Error;
     reason = "the message of each variant explains its fields"
 )]
 pub enum BenchError {
-    /// A setting is out of range.
-    #[error("{name} = {value}: expected {expected}")]
-    Setting {
-        name: &'static str,
-        value: String,
-        expected: &'static str,
-    },
     /// The kernel has not enough memory.
     #[error("cannot map {bytes} bytes of memory: {source}")]
     Memory { bytes: usize, source: io::Error },

@@ -18,9 +18,11 @@ mod error;
 pub mod interval;
 pub mod machine;
 pub mod memory;
+mod repeating;
 pub mod switch;
 
 pub use error::BenchError;
+pub use repeating::Repeating;
 
 use perpacket_linux::memory::Words;
 

@@ -9,9 +9,11 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use perpacket_linux::clock::monotonic_ns;
 use perpacket_linux::interface::Interface;
 use perpacket_linux::packet::{BATCH, PacketSocket};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bpf::{self, License, Numbers, Program, redirect};
@@ -19,7 +21,7 @@ use crate::error::RouterError;
 use crate::stream::{SEQUENCE_AT, Stream};
 
 /// How frames are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Batches through a packet socket. They bypass the queueing discipline.

@@ -9,13 +9,11 @@
 //!   rate with a generator and a receiver.
 //! - [`plane`] forwards frames in XDP instead of in the kernel's network stack. It uses the
 //!   kernel's routes.
-//! - [`added_cost`] spends a known time on every packet of an interface.
 //!
-//! [`bpf`] assembles the programs, so that no compiler is needed.
+//! [`bpf`] has the programs.
 
 #![forbid(unsafe_code)]
 
-pub mod added_cost;
 pub mod bpf;
 pub mod checksum;
 mod error;

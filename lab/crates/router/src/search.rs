@@ -5,9 +5,9 @@
 
 use std::convert::Infallible;
 
+use perpacket_spec::{Period, Rate, Share, SpecError, Whole};
+use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::error::RouterError;
 
 /// The result of a trial at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -70,31 +70,29 @@ pub trait Trial {
     fn run(&mut self, rate_pps: f64) -> Result<TrialOutcome, Self::Error>;
 }
 
-/// Settings of a search.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Settings {
+/// The options of a search.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+#[command(next_help_heading = "Search")]
+#[serde(rename_all = "kebab-case")]
+pub struct SearchSpec {
     /// The lowest rate to try, in frames a second.
-    pub lowest_pps: f64,
+    #[arg(long, value_name = "RATE", default_value = "1000")]
+    pub lowest_rate: Rate,
     /// The highest rate to try.
-    pub highest_pps: f64,
-    /// The search ends when the rates with and without loss differ by at most this fraction.
+    #[arg(long, value_name = "RATE", default_value = "2000000")]
+    pub highest_rate: Rate,
+    /// End when the rates with and without loss differ by this share.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.02)]
     pub resolution: f64,
-    /// Largest loss of a passing rate, as a fraction of the frames. It is zero in RFC 2544.
-    pub tolerated_loss: f64,
-    /// Number of trials that a rate must pass, because a rate may pass one trial by chance.
-    pub confirmations: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            lowest_pps: 1000.0,
-            highest_pps: 2e6,
-            resolution: 0.02,
-            tolerated_loss: 0.0,
-            confirmations: 2,
-        }
-    }
+    /// Share of frames that may be lost; RFC 2544 allows none.
+    #[arg(long, value_name = "SHARE", default_value = "0")]
+    pub tolerated_loss: Share,
+    /// Length of each trial; RFC 2544 has 60 s for the final ones.
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub trial: Period,
+    /// Trials that a rate must pass, because a rate may pass one trial by chance.
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub confirmations: Whole<1, 1000>,
 }
 
 /// One trial of a search.
@@ -130,7 +128,7 @@ pub struct SearchResult {
 /// # Errors
 /// The first error of a trial.
 pub fn throughput<T: Trial>(
-    settings: &Settings,
+    spec: &SearchSpec,
     trial: &mut T,
     mut may_continue: impl FnMut() -> bool,
 ) -> Result<SearchResult, T::Error> {
@@ -140,9 +138,9 @@ pub fn throughput<T: Trial>(
         generator_limited: false,
         steps: Vec::new(),
     };
-    let mut rate_pps = settings.highest_pps;
+    let mut rate_pps = spec.highest_rate.0;
     while may_continue() {
-        match offer(settings, trial, rate_pps, &mut result.steps)? {
+        match offer(spec, trial, rate_pps, &mut result.steps)? {
             RateResult::Passed => result.throughput_pps = Some(rate_pps),
             failure => {
                 result.failed_pps = Some(rate_pps);
@@ -152,14 +150,12 @@ pub fn throughput<T: Trial>(
         rate_pps = match (result.throughput_pps, result.failed_pps) {
             (Some(_), None) => break,
             // Use the geometric mean, because the rates may differ by a factor of a thousand.
-            (Some(good), Some(bad)) if bad / good > 1.0 + settings.resolution => {
-                (good * bad).sqrt()
-            }
+            (Some(good), Some(bad)) if bad / good > 1.0 + spec.resolution => (good * bad).sqrt(),
             (Some(_), Some(_)) => break,
-            (None, _) if rate_pps > settings.lowest_pps => (rate_pps * settings.lowest_pps)
+            (None, _) if rate_pps > spec.lowest_rate.0 => (rate_pps * spec.lowest_rate.0)
                 .sqrt()
-                .min(rate_pps / (1.0 + settings.resolution))
-                .max(settings.lowest_pps),
+                .min(rate_pps / (1.0 + spec.resolution))
+                .max(spec.lowest_rate.0),
             (None, _) => break,
         };
     }
@@ -178,18 +174,18 @@ enum RateResult {
 
 /// Offers a rate until it fails or has passed often enough.
 fn offer<T: Trial>(
-    settings: &Settings,
+    spec: &SearchSpec,
     trial: &mut T,
     rate_pps: f64,
     steps: &mut Vec<Step>,
 ) -> Result<RateResult, T::Error> {
-    for _ in 0..settings.confirmations.max(1) {
+    for _ in 0..spec.confirmations.get() {
         let outcome = trial.run(rate_pps)?;
-        let step = settings.step(rate_pps, outcome);
+        let step = spec.step(rate_pps, outcome);
         steps.push(step);
         if !step.passed {
             // Check loss first, because a generator that is too slow does not cause loss.
-            return Ok(if step.loss > settings.tolerated_loss {
+            return Ok(if step.loss > spec.tolerated_loss.0 {
                 RateResult::Lost
             } else {
                 RateResult::GeneratorLimited
@@ -205,7 +201,7 @@ fn offer<T: Trial>(
 /// # Errors
 /// The first error of a trial.
 pub fn loss_curve<T: Trial>(
-    settings: &Settings,
+    spec: &SearchSpec,
     rates_pps: &[f64],
     trial: &mut T,
     mut may_continue: impl FnMut() -> bool,
@@ -216,12 +212,12 @@ pub fn loss_curve<T: Trial>(
             break;
         }
         let outcome = trial.run(rate_pps)?;
-        steps.push(settings.step(rate_pps, outcome));
+        steps.push(spec.step(rate_pps, outcome));
     }
     Ok(steps)
 }
 
-impl Settings {
+impl SearchSpec {
     /// The result of a trial.
     fn step(&self, rate_pps: f64, outcome: TrialOutcome) -> Step {
         let loss = outcome.loss();
@@ -229,35 +225,33 @@ impl Settings {
             rate_pps,
             outcome,
             loss,
-            passed: outcome.achieved_rate() && loss <= self.tolerated_loss,
+            passed: outcome.achieved_rate() && loss <= self.tolerated_loss.0,
         }
     }
+}
 
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    /// The error names the first setting that is out of range.
-    pub fn check(&self) -> Result<(), RouterError> {
-        let wrong = |name, value: f64, expected| {
-            Err(RouterError::Setting {
-                name,
-                value: value.to_string(),
-                expected,
-            })
-        };
-        if !(self.lowest_pps.is_finite() && self.lowest_pps >= 1.0) {
-            return wrong("lowest-rate", self.lowest_pps, "at least 1 frame a second");
+impl perpacket_spec::Spec for SearchSpec {
+    fn resolved(self) -> Result<Self, SpecError> {
+        let refuse = |text: String| Err(SpecError::new(text));
+        if self.lowest_rate.0 < 1.0 {
+            return refuse(format!(
+                "--lowest-rate {}: expected at least 1 frame a second",
+                self.lowest_rate
+            ));
         }
-        if !(self.highest_pps.is_finite() && self.highest_pps >= self.lowest_pps) {
-            return wrong("highest-rate", self.highest_pps, "at least the lowest rate");
+        if self.highest_rate < self.lowest_rate {
+            return refuse(format!(
+                "--highest-rate {}: expected at least the lowest rate, {}",
+                self.highest_rate, self.lowest_rate
+            ));
         }
         if !(self.resolution >= 1e-4 && self.resolution < 1.0) {
-            return wrong("resolution", self.resolution, "a share from 0.0001 to 1");
+            return refuse(format!(
+                "--resolution {}: expected a share from 0.0001 to 1",
+                self.resolution
+            ));
         }
-        if !(0.0..1.0).contains(&self.tolerated_loss) {
-            return wrong("tolerated-loss", self.tolerated_loss, "a share from 0 to 1");
-        }
-        Ok(())
+        Ok(self)
     }
 }
 
@@ -307,6 +301,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn spec(options: &str) -> SearchSpec {
+        perpacket_spec::parse(options).unwrap()
+    }
+
     fn dropper(capacity_pps: f64) -> KnownDropper {
         KnownDropper {
             capacity_pps,
@@ -317,7 +315,7 @@ mod tests {
     }
 
     fn search(trial: &mut KnownDropper) -> SearchResult {
-        let Ok(result) = throughput(&Settings::default(), trial, || true);
+        let Ok(result) = throughput(&spec(""), trial, || true);
         result
     }
 
@@ -420,9 +418,9 @@ mod tests {
 
     #[test]
     fn the_loss_of_a_known_dropper_is_what_exceeds_its_limit() {
-        let settings = Settings::default();
+        let spec = spec("");
         let rates_pps = [50_000.0, 200_000.0];
-        let Ok(steps) = loss_curve(&settings, &rates_pps, &mut dropper(100_000.0), || true);
+        let Ok(steps) = loss_curve(&spec, &rates_pps, &mut dropper(100_000.0), || true);
         let losses: Vec<_> = steps.iter().map(|step| step.loss).collect();
         assert_eq!(losses, [0.0, 0.5]);
     }
@@ -431,12 +429,9 @@ mod tests {
     fn a_rate_with_tolerated_loss_passes_in_a_curve_as_in_a_search() {
         for (tolerated_loss, expected) in [(0.0, [true, false, false]), (0.1, [true, true, false])]
         {
-            let settings = Settings {
-                tolerated_loss,
-                ..Settings::default()
-            };
+            let spec = spec(&format!("--tolerated-loss {tolerated_loss}"));
             let rates_pps = [100_000.0, 110_000.0, 120_000.0];
-            let Ok(steps) = loss_curve(&settings, &rates_pps, &mut dropper(100_000.0), || true);
+            let Ok(steps) = loss_curve(&spec, &rates_pps, &mut dropper(100_000.0), || true);
             let passed: Vec<_> = steps.iter().map(|step| step.passed).collect();
             assert_eq!(passed, expected);
         }

@@ -29,9 +29,9 @@ class Checked(TypedDict):
     error_examples: dict[str, list[str]]
 
 
-def trust(definition: Definition) -> list[str]:
-    """Options that accept the certificate of the preparation, which no authority has signed."""
-    return ["--insecure"] if definition.application.tls else []
+def is_untrusted(definition: Definition) -> bool:
+    """Whether no authority has signed the certificate: that of the preparation."""
+    return bool(definition.application.tls)
 
 
 def check(
@@ -42,12 +42,21 @@ def check(
     Returns the answers and the agent's exit status: 0 if at most one in a thousand is wrong.
     Raises `RunFailed` with the agent's message if no session ran.
     """
-    command = [
-        *(str(agent.find()), "load", "http", url, "--application", str(definition.sessions)),
-        *("--clients", "1", "--threads", "1", "--each", str(each), "--requests", str(most)),
-        *("--seed", str(seed), "--timeout", limit, "--format", "json", "--quiet"),
-        *trust(definition),
-    ]
+    words = agent.words(
+        "load http",
+        url=url,
+        application=str(definition.sessions),
+        clients=1,
+        threads=1,
+        each=each,
+        requests=most,
+        seed=seed,
+        timeout=limit,
+        insecure=is_untrusted(definition),
+        format="json",
+        quiet=True,
+    )
+    command = [str(agent.find()), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         message, _, hint = done.stderr.strip().removeprefix("error: ").partition("\n")

@@ -69,24 +69,19 @@ class BenchPlan(BaseModel):
 
     def command(self, host: Host) -> list[str]:
         """The benchmark on the last of the host's processors."""
-        size = str(self.working_set_bytes)
+        size = self.working_set_bytes
+        verb = "bench memory"
+        options: dict[str, object]
+        options = {"operations": self.operation, "strides": self.stride_words}
         if self.kind == "switch":
-            options = [
-                *("switch", "--kinds", self.members_kind, "--members", str(self.members)),
-                *("--working-sets", size, "--pinned", "yes" if self.pinned else "no"),
-            ]
-        else:
-            options = ["memory", "--operations", self.operation]
-            options += ["--strides", str(self.stride_words)]
-            if self.kind != "edges":
-                options += ["--smallest", size, "--largest", size]
-            if self.kind == "surface":
-                options.append("--no-chain")
-        return [
-            *(host.agent(), "bench", *options),
-            *("--point-limit", f"{max(1, round(1000 * self.duration_s))}ms"),
-            *("--cpu", str(host.cpus[-1]), "--format", "json", "--quiet"),
-        ]
+            verb = "bench switch"
+            options = {"kinds": self.members_kind, "members": self.members}
+            options |= {"working_sets": size, "pinned": "on" if self.pinned else "off"}
+        elif self.kind != "edges":
+            options |= {"smallest": size, "largest": size, "no_chain": self.kind == "surface"}
+        limit = f"{max(1, round(1000 * self.duration_s))}ms"
+        cpu = host.cpus[-1]
+        return programs.command(host, verb, point_limit=limit, cpu=cpu, quiet=True, **options)
 
     def result(self, report: Answer) -> dict[str, object]:
         """The observation; raises `RunFailed` when the report lacks a required value."""

@@ -52,15 +52,16 @@ class Link:
         cpus: tuple[int, ...],
     ) -> None:
         """Start the link between two devices, each with an optional address and prefix."""
-        command = [str(agent.find()), "link", "--format", "json"]
-        for side, (place, address) in (("left", left), ("right", right)):
-            command += [f"--{side}", place]
-            if address is not None:
-                command += [f"--{side}-address", address]
-        for name, value in settings.items():
-            command += [f"--{name}", f"{value}"]
-        command += ["--cpus", ",".join(map(str, cpus))]
-        self._process = LocalProcess(command, run=run)
+        options: agent.Options = {
+            "left": left[0],
+            "left-address": left[1],
+            "right": right[0],
+            "right-address": right[1],
+            "cpus": ",".join(map(str, cpus)),
+            "format": "json",
+            **settings,
+        }
+        self._process = LocalProcess([str(agent.find()), *agent.run("link", options)], run=run)
         try:
             self._process.wait_for_line("^ready", READY_S)
         except RunFailed as error:

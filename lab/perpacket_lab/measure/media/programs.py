@@ -6,7 +6,7 @@ from perpacket.measure import cpu_lists
 from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure.media import gstreamer
 from perpacket_lab.measure.media.plan import MediaPlan
-from perpacket_lab.measure.programs import foreign_server, foreign_url
+from perpacket_lab.measure.programs import command, foreign_server, foreign_url
 
 MIB = 1 << 20
 
@@ -27,18 +27,23 @@ LISTENING = r"listening on (rtsp://\S+)"
 
 def synthesize(host: Host, into: str, rate_bps: int, files: int, duration_s: float) -> list[str]:
     """Make the media of one rate."""
-    return [
-        *(host.agent(), "media", "synthesize", "--into", into, "--files", str(files)),
-        *("--bit-rate", str(rate_bps), "--duration", f"{duration_s:.3f}", "--seed", str(SEED)),
-        "--quiet",
-    ]
+    return command(
+        host,
+        "media synthesize",
+        into=into,
+        files=files,
+        bit_rate=rate_bps,
+        duration=round(duration_s, 3),
+        seed=SEED,
+        quiet=True,
+    )
 
 
 def served(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> tuple[list[str], str]:
     """The server under test, and its URL; an empty URL for a server that prints its own."""
     if plan.server_command:
-        command = foreign_server(host, plan.server_command, root)
-        return command, foreign_url(host, plan.server_url)
+        words = foreign_server(host, plan.server_command, root)
+        return words, foreign_url(host, plan.server_url)
     if plan.server_kind == "gstreamer":
         return gstreamer.serve(host, root), ""
     return serve(host, plan, root, read_delay_ms), ""
@@ -46,20 +51,23 @@ def served(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> tuple[
 
 def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[str]:
     """`serve media`, on a port of its own choice."""
-    command = [
-        *(host.agent(), "serve", "media", "--root", root, "--listen", f"{host.address}:0"),
-        *("--cpus", cpu_lists.ranges(host.cpus), "--buffering", plan.buffering),
-        *("--read-delay", f"{read_delay_ms}ms", "--max-lateness", f"{ADMIT_ALL_MS}ms"),
-        *("--max-sessions", str(plan.clients + SESSIONS_SPARE), "--format", "json"),
-    ]
-    if plan.buffering in ("single", "double"):
-        return [*command, "--buffer-packets", str(plan.buffer_packets)]
-    if plan.buffering == "unbuffered":
-        return command
-    command += ["--readers", str(plan.readers)]
-    if plan.distribution == "multiple":
-        command += ["--cache-size", str(plan.cache_bytes)]
-    return command
+    is_shared = plan.buffering in ("shared", "mapped")
+    has_buffers = plan.buffering in ("single", "double")
+    has_cache = is_shared and plan.distribution == "multiple"
+    return command(
+        host,
+        "serve media",
+        root=root,
+        listen=f"{host.address}:0",
+        cpus=cpu_lists.ranges(host.cpus),
+        buffering=plan.buffering,
+        read_delay=f"{read_delay_ms}ms",
+        max_lateness=f"{ADMIT_ALL_MS}ms",
+        max_sessions=plan.clients + SESSIONS_SPARE,
+        buffer_packets=plan.buffer_packets if has_buffers else None,
+        readers=plan.readers if is_shared else None,
+        cache_size=plan.cache_bytes if has_cache else None,
+    )
 
 
 def parts(plan: MediaPlan, hosts: int) -> list[tuple[int, int, int]]:
@@ -80,23 +88,27 @@ def parts(plan: MediaPlan, hosts: int) -> list[tuple[int, int, int]]:
 
 def play(host: Host, plan: MediaPlan, url: str, first: int, clients: int) -> list[str]:
     """A process of clients; `first` is the number of its first client among all."""
-    command = [
-        *(host.agent(), "load", "media", f"{url}/stream-{{}}.ts", "--clients", str(clients)),
-        *("--distribution", plan.distribution, "--check"),
-        *("--ramp", f"{plan.ramp_s:g}", "--warmup", f"{plan.warmup_s:g}"),
-        *("--duration", f"{plan.load_s:g}", "--cpus", cpu_lists.ranges(host.cpus)),
-        *("--format", "json"),
-    ]
+    media: dict[str, object] = {}
     if plan.distribution == "multiple":
         # With more clients than media, every process plays all of them.
         own = (first, clients) if plan.clients <= plan.files else (0, plan.files)
-        command += ["--first-file", str(own[0]), "--files", str(own[1])]
-    return command
+        media = {"first_file": own[0], "files": own[1]}
+    return command(
+        host,
+        "load media",
+        url=f"{url}/stream-{{}}.ts",
+        clients=clients,
+        distribution=plan.distribution,
+        check=True,
+        ramp=plan.ramp_s,
+        warmup=plan.warmup_s,
+        duration=plan.load_s,
+        cpus=cpu_lists.ranges(host.cpus),
+        **media,
+    )
 
 
 def play_once(host: Host, url: str) -> list[str]:
     """A client that ends with 0 once it receives the first medium."""
-    return [
-        *(host.agent(), "load", "media", f"{url}/stream-00000.ts", "--clients", "1"),
-        *("--warmup", "0", "--duration", "0.1", "--format", "json"),
-    ]
+    medium = f"{url}/stream-00000.ts"
+    return command(host, "load media", url=medium, clients=1, warmup=0, duration=0.1)

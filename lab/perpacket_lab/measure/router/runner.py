@@ -122,9 +122,8 @@ def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str
     Raises `MachineLacks` if the plane is not allowed.
     """
     router = testbed.server
-    command = [router.agent(), "route", "check", "--format", "json", "--quiet"]
-    for port in testbed.ports:
-        command += ["--port", f"{port.router}={port.host}"]
+    ports = [f"{port.router}={port.host}" for port in testbed.ports]
+    command = programs.command(router, "route check", port=ports, quiet=True)
     with plane(testbed, kind):
         done = router.run(command, timeout_s=CHECK_S, cpus=testbed.clients[0].cpus)
     if done.returncode == programs.STATUS_UNMET and done.stdout.strip():
@@ -144,12 +143,19 @@ def best_generator(testbed: RoutedTestbed) -> tuple[str, str]:
     """The best allowed generator of frames, and a sentence where it is not `live`."""
     sender = testbed.clients[0]
     sending, receiving = testbed.ports[:2]
-    command = [
-        *(sender.agent(), "route", "throughput", "--format", "json", "--quiet"),
-        *("--from", sending.host, "--next-hop", sending.router, "--to", receiving.host),
-        *("--generator", "live", "--take-redirected", sending.router, "--receiver", "xdp"),
-        *("--trial", "0.05", "--rates", str(LIVE_LOWEST_PPS)),
-    ]
+    command = programs.command(
+        sender,
+        "route throughput",
+        from_=sending.host,
+        next_hop=sending.router,
+        to=receiving.host,
+        generator="live",
+        take_redirected=sending.router,
+        receiver="xdp",
+        trial="50ms",
+        rates=LIVE_LOWEST_PPS,
+        quiet=True,
+    )
     done = sender.run(command, timeout_s=CHECK_S)
     try:
         programs.report_of("the generator", sender, done)

@@ -120,10 +120,11 @@ def plane(
         yield None
         return
     router, ports = testbed.server, testbed.ports
-    command = [router.agent(), "route", "plane", "--format", "json"]
-    command += ["--interfaces", ",".join(port.router for port in ports)]
     receivers = [port.host for port in ports if port.host not in programmed]
-    command += ["--take-redirected", ",".join(receivers)]
+    interfaces = [port.router for port in ports]
+    command = programs.command(
+        router, "route plane", interfaces=interfaces, take_redirected=receivers
+    )
     with started("the plane in XDP", router, command) as monitored:
         try:
             monitored.process.wait_for_line("^ready", PLANE_READY_S)
@@ -136,20 +137,26 @@ def plane(
 def search_command(setup: RouterSetup, plan: RouterPlan, host: Host) -> list[str]:
     """The agent's search, or one trial, from host 0 to host 1, as a command on `host`."""
     sending, receiving = setup.testbed.ports[:2]
-    command = [
-        *(host.agent(), "route", "throughput", "--format", "json", "--quiet"),
-        *("--from", sending.host, "--next-hop", sending.router, "--to", receiving.host),
-        *("--frame-size", str(plan.frame_bytes), "--trial", f"{plan.trial_s:g}"),
-        *("--resolution", f"{plan.resolution:g}", "--tolerated-loss", f"{plan.tolerated_loss:g}"),
-        *("--highest-rate", str(HIGHEST_PPS), "--generator", setup.generator),
-    ]
-    if plan.kind == "loss":
-        command += ["--rates", str(plan.rate_pps)]
-    if setup.generator == "live":
-        command += ["--lowest-rate", str(LIVE_LOWEST_PPS)]
-        # An interface has one XDP program at most, and the plane in XDP has its own there.
-        command += ["--take-redirected", sending.router] if plan.plane == "kernel" else []
-    return command
+    is_live = setup.generator == "live"
+    # An interface has one XDP program at most, and the plane in XDP has its own there.
+    takes = is_live and plan.plane == "kernel"
+    return programs.command(
+        host,
+        "route throughput",
+        from_=sending.host,
+        next_hop=sending.router,
+        to=receiving.host,
+        frame_size=plan.frame_bytes,
+        trial=plan.trial_s,
+        resolution=plan.resolution,
+        tolerated_loss=plan.tolerated_loss,
+        highest_rate=HIGHEST_PPS,
+        lowest_rate=LIVE_LOWEST_PPS if is_live else None,
+        generator=setup.generator,
+        rates=plan.rate_pps if plan.kind == "loss" else None,
+        take_redirected=sending.router if takes else None,
+        quiet=True,
+    )
 
 
 def _search(setup: RouterSetup, run: RouterRun) -> Measurement:
@@ -173,19 +180,23 @@ class Ends:
         """The far end of all flows to a host."""
         host = self.hosts[receiver]
         listen = f"{self.addresses[receiver]}:{FIRST_TCP_PORT}"
-        command = [host.agent(), "load", "stream", "--listen", listen, "--format", "json"]
+        command = programs.command(host, "load stream", listen=listen)
         return started("the far end", host, command, self.cpus[receiver])
 
     def sender(self, plan: RouterPlan, flow: tuple[int, int], rate_bps: int = 0) -> Started:
         """The sender of a flow; `rate_bps` limits its rate unless it is 0."""
         sender, receiver = flow
         to = f"{self.addresses[receiver]}:{FIRST_TCP_PORT}"
-        command = [
-            *programs.bulk_sender(self.hosts[sender], to, 1, plan.message_bytes),
-            *("--warmup", f"{plan.warmup_s:g}", "--duration", f"{plan.load_s:g}"),
-            *("--threads", "1", "--format", "json"),
-            *(("--bit-rate", str(rate_bps)) if rate_bps else ()),
-        ]
+        command = programs.bulk_sender(
+            self.hosts[sender],
+            to,
+            1,
+            plan.message_bytes,
+            warmup=plan.warmup_s,
+            duration=plan.load_s,
+            threads=1,
+            bit_rate=rate_bps or None,
+        )
         return started("the sender", self.hosts[sender], command, self.cpus[sender])
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.record import own_name, remove_folders
 from perpacket_lab.measure.host_files import PREFIX, QUICK_S, SLOW_S, made_folder, output_of
+from perpacket_lab.measure.programs import command as agent_command
 from perpacket_lab.measure.web import programs
 from perpacket_lab.measure.web.plan import Plan
 
@@ -124,9 +125,9 @@ def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> No
                 _put_file(server, size_bytes, f"{into}/{programs.file_name(size_bytes)}")
         case "specweb99":
             connections = str(plan.file_set_connections or plan.connections)
-            _load_files(server, "specweb99", into, "--connections", connections)
+            _load_files(server, "specweb99", into, connections=connections)
         case "trace":
-            _load_files(server, "trace", into, "--trace", f"{folder}/{trace_name(plan)}")
+            _load_files(server, "trace", into, trace=f"{folder}/{trace_name(plan)}")
         case "surge" | "webstone":
             _load_files(server, plan.kind, into)
         case "stream" | "application":
@@ -149,5 +150,6 @@ def _put_file(server: Host, size_bytes: int, remote: str) -> None:
     output_of(server, ["chmod", "644", remote], QUICK_S)
 
 
-def _load_files(server: Host, workload: str, into: str, *options: str) -> None:
-    output_of(server, [server.agent(), "load", "files", workload, "--into", into, *options], SLOW_S)
+def _load_files(server: Host, workload: str, into: str, **options: object) -> None:
+    command = agent_command(server, "load files", workload=workload, into=into, **options)
+    output_of(server, command, SLOW_S)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from perpacket.advise.servers import without_options
-from perpacket.measure import cpu_lists
+from perpacket.measure import agent, cpu_lists
 from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure.applications import file
-from perpacket_lab.measure.applications.sessions import trust
-from perpacket_lab.measure.programs import bulk_sender, words_of
+from perpacket_lab.measure.applications.sessions import is_untrusted
+from perpacket_lab.measure.programs import bulk_sender, command, words_of
 from perpacket_lab.measure.web.plan import Plan
 
 WARMING_CLIENTS = 8
@@ -32,26 +31,25 @@ def serve_web(
 
     `certificate` names the files of the certificate and the key, for a plan with TLS.
     """
-    # Outside the root, so that posted data is not served.
-    posts = ("--routes", "--post-log", f"{root}.posts") if plan.kind == "specweb99" else ()
-    command = [
-        *(host.agent(), "serve", "web", "--root", root, "--listen", f"{host.address}:0"),
-        *("--cpus", cpu_lists.ranges(host.cpus), "--architecture", plan.architecture),
-        *(("--threads", str(plan.server_threads)) if plan.server_threads else ()),
-        *(("--tls-cert", certificate[0], "--tls-key", certificate[1]) if plan.tls_key else ()),
-        *(*posts, "--format", "json"),
-    ]
-    options = words_of(plan.server_options, "server.options")
-    # Each option replaces perpacket's value, because a repeated option is an error.
-    while options:
-        following = [word for word in options[1:2] if word[:2] != "--"]
-        command = [
-            *without_options(command, [options[0].partition("=")[0]]),
-            options[0],
-            *following,
-        ]
-        options = options[1 + len(following) :]
-    return command
+    is_specweb99 = plan.kind == "specweb99"
+    options: agent.Options = {
+        "root": root,
+        "listen": f"{host.address}:0",
+        "cpus": cpu_lists.ranges(host.cpus),
+        "architecture": plan.architecture,
+        "threads": plan.server_threads or None,
+        "tls-cert": certificate[0] if plan.tls_key else None,
+        "tls-key": certificate[1] if plan.tls_key else None,
+        "routes": is_specweb99,
+        # Outside the root, so that posted data is not served.
+        "post-log": f"{root}.posts" if is_specweb99 else None,
+        "format": "json",
+    }
+    # The user's options replace these.
+    if plan.server_options:
+        given = words_of(plan.server_options, "server.options")
+        options |= agent.options_of("serve web", given, "server.options")
+    return [host.agent(), *agent.run("serve web", options)]
 
 
 def load_http(
@@ -62,35 +60,42 @@ def load_http(
     Each client gets the whole load as options and runs its part.
     """
     index, count = part
-    command = [host.agent(), "load", "http", url + load_path(plan)]
-    connections = ["--connections", str(plan.connections)]
+    options: dict[str, object] = {"workload": plan.kind, "connections": plan.connections}
     match plan.kind:
         case "surge":
-            command += ["--workload", "surge", "--users", str(plan.users)]
+            options = {"workload": "surge", "users": plan.users}
         case "specweb99":
-            command += ["--workload", "specweb99", *connections]
             # Other servers have no dynamic operations.
-            command += [] if plan.is_foreign else ["--dynamic"]
-        case "webstone":
-            command += ["--workload", "webstone", *connections]
+            options["dynamic"] = not plan.is_foreign
         case "application":
-            command += [*_clients_of(plan), "--clients", str(plan.connections)]
+            options = {**_clients_of(plan), "clients": plan.connections}
         case "trace":
-            command += ["--workload", "trace", "--trace", trace, *connections]
+            options["trace"] = trace
+        case "webstone":
+            pass
         case _:
-            command += ["--workload", "file", *connections]
+            options["workload"] = "file"
     if plan.requests_per_connection:
-        command += ["--requests-per-connection", str(plan.requests_per_connection)]
+        options["requests_per_connection"] = plan.requests_per_connection
     if plan.tls_key:
-        command += ["--insecure", "--tls-resumption", "on" if plan.tls_resumption else "off"]
-        command += ["--tls-version", plan.tls_version] if plan.tls_version else []
+        options |= {
+            "insecure": True,
+            "tls_resumption": "on" if plan.tls_resumption else "off",
+            "tls_version": plan.tls_version,
+        }
     if not plan.keep_alive:
+        options["http"] = "1.0"
         # WebStone's clients always open a connection for each request.
-        command += ["--http", "1.0"]
-        command += [] if plan.kind == "webstone" else ["--keep-alive", "0"]
-    if count > 1:
-        command += ["--shard", f"{index}/{count}"]
-    return [*command, "--seed", str(seed), *_window(plan, host)]
+        options["keep_alive"] = None if plan.kind == "webstone" else 0
+    return command(
+        host,
+        "load http",
+        url=url + load_path(plan),
+        shard=f"{index}/{count}" if count > 1 else None,
+        seed=seed,
+        **options,
+        **_window(plan, host),
+    )
 
 
 def application(plan: Plan, host: Host) -> list[str]:
@@ -101,14 +106,14 @@ def application(plan: Plan, host: Host) -> list[str]:
 
 def warm_up(host: Host, plan: Plan, url: str) -> list[str]:
     """A load on an application before its first run, which checks every answer."""
-    duration = f"{file.load(plan.application).application.warmup_s:g}"
-    options = [*_clients_of(plan), "--clients", str(WARMING_CLIENTS), "--duration", duration]
-    return [host.agent(), "load", "http", url, *options, "--format", "json", "--quiet"]
+    duration_s = file.load(plan.application).application.warmup_s
+    options = {**_clients_of(plan), "clients": WARMING_CLIENTS, "duration": duration_s}
+    return command(host, "load http", url=url, quiet=True, **options)
 
 
-def _clients_of(plan: Plan) -> list[str]:
+def _clients_of(plan: Plan) -> dict[str, object]:
     definition = file.load(plan.application)
-    return ["--application", str(definition.sessions), *trust(definition)]
+    return {"application": str(definition.sessions), "insecure": is_untrusted(definition)}
 
 
 def load_path(plan: Plan) -> str:
@@ -131,17 +136,15 @@ def _part_of(whole: int, index: int, count: int) -> int:
     return max(1, whole * index // count - whole * (index - 1) // count)
 
 
-def _window(plan: Plan, host: Host) -> list[str]:
-    return [
-        *("--warmup", f"{plan.warmup_s:g}", "--duration", f"{plan.load_s:g}"),
-        *("--cpus", cpu_lists.ranges(host.cpus), "--format", "json"),
-    ]
+def _window(plan: Plan, host: Host) -> dict[str, object]:
+    cpus = cpu_lists.ranges(host.cpus)
+    return {"warmup": plan.warmup_s, "duration": plan.load_s, "cpus": cpus}
 
 
 def stream_far_end(host: Host) -> list[str]:
     """The receiver of the bulk sender."""
-    listen = ["--listen", f"{host.address}:0", "--cpus", cpu_lists.ranges(host.cpus)]
-    return [host.agent(), "load", "stream", *listen, "--format", "json"]
+    cpus = cpu_lists.ranges(host.cpus)
+    return command(host, "load stream", listen=f"{host.address}:0", cpus=cpus)
 
 
 def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> list[str]:
@@ -149,8 +152,5 @@ def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> lis
     index, count = part
     connections = _part_of(plan.connections, index, count)
     rate_bps = round(plan.rate_mbps * 1e6 * connections / plan.connections)
-    return [
-        *bulk_sender(host, to, connections, plan.write_bytes),
-        *(("--bit-rate", str(rate_bps)) if rate_bps else ()),
-        *_window(plan, host),
-    ]
+    options = {"bit_rate": rate_bps or None, **_window(plan, host)}
+    return bulk_sender(host, to, connections, plan.write_bytes, **options)

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from perpacket.errors import MachineLacks, RunFailed
+from perpacket.measure import agent
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket_lab.measure import process_tree
 from perpacket_lab.measure.host_files import accepted_of, frames_of
@@ -216,8 +217,10 @@ def _wait_until_it_responds(
     monitored: MonitoredProcess, client: Host, url: str, run: WebRun
 ) -> None:
     """Send requests to a server that prints no line when it listens, until it responds."""
-    once = ["load", "http", url, "--connections", "1", "--requests", "1", "--format", "json"]
-    once += ["--insecure"] if run.plan.tls_key else []
+    insecure = bool(run.plan.tls_key)
+    once = agent.words(
+        "load http", url=url, connections=1, requests=1, insecure=insecure, format="json"
+    )
     until_s = time.monotonic() + READY_S
     while True:
         done = client.run([client.agent(), *once], timeout_s=READY_S)

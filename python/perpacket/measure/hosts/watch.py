@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from perpacket.errors import ConfigurationError, PerpacketError
+from perpacket.measure import agent
 from perpacket.measure.hosts.machines import Connection, Machine
 from perpacket.measure.hosts.process import LocalProcess, documents
 from perpacket.measure.hosts.record import Record, remove_leftovers
@@ -50,14 +51,15 @@ class Watched:
         self._text = ""
         self._error = ""
 
-    def open(self, number: int, record: Record, options: Sequence[str], ssh: Sequence[str]) -> None:
+    def open(self, number: int, record: Record, options: agent.Options, ssh: Sequence[str]) -> None:
         """Connect and start the agent. A failure is stored as the machine's error."""
         try:
             socket = record.sockets / str(number)
             self.connection = Connection(self.target, socket, ssh, record.run)
             machine = Machine(f"host{number}", self.connection, record.run)
             self._clock = clock_of(self.connection)
-            self._process = machine.open([machine.agent(), "profile", *options], None)
+            words = agent.run("profile", {**options, "format": "json", "quiet": True})
+            self._process = machine.open([machine.agent(), *words], None)
         except PerpacketError as error:
             self._error = f"{error}; {error.hint}" if error.hint else str(error)
 
@@ -91,7 +93,7 @@ class Watch:
     """The agent's profiles of several machines, `[user@]host[:port]`; a context."""
 
     def __init__(
-        self, targets: Sequence[str], options: Sequence[str], ssh_options: Sequence[str] = ()
+        self, targets: Sequence[str], options: agent.Options, ssh_options: Sequence[str] = ()
     ) -> None:
         """Start profiles on all machines, with these options of `profile`.
 

@@ -12,8 +12,9 @@ use super::errors::RequestError;
 use super::request::{RequestContext, shown_advertisement};
 use super::request_log::Entry;
 use super::session::{ANY_SIZE, OPERATION_NAMES, Operation};
-use super::settings::{Check, Workload};
+use super::spec::Check;
 use super::worker::Worker;
+use super::workload::Workload;
 
 /// Bytes per read of a connection with a line speed: the payload of an Ethernet segment.
 const SEGMENT_BYTES: usize = 1460;
@@ -142,14 +143,14 @@ impl Worker {
     pub(super) fn receive(&mut self, slot: u32) {
         let mut buffer = core::mem::take(&mut self.buffer);
         loop {
-            let line_speed = self.run.settings.line_speed_bps;
+            let line_speed = self.run.spec.line_speed_bps();
             let most = if line_speed.is_some() {
                 SEGMENT_BYTES
             } else {
                 buffer.len()
             };
             let drops = line_speed.is_none()
-                && self.run.settings.check != Check::Digest
+                && self.run.spec.check != Check::Digest
                 && self.run.application.is_none();
             let connection = &mut self.connections[slot as usize];
             let was_handshaking = connection
@@ -219,7 +220,7 @@ impl Worker {
     /// The time at which a line of the configured speed would deliver the last of the received
     /// bytes; 0 without a line speed.
     fn line_until_ns(&self, slot: u32) -> u64 {
-        let Some(speed_bps) = self.run.settings.line_speed_bps else {
+        let Some(speed_bps) = self.run.spec.line_speed_bps() else {
             return 0;
         };
         let connection = &self.connections[slot as usize];
@@ -273,7 +274,7 @@ impl Worker {
         let Some(response) = &mut connection.response else {
             return Parsed::Incomplete;
         };
-        let digests = self.run.settings.check == Check::Digest;
+        let digests = self.run.spec.check == Check::Digest;
         let reads_text = self.run.application.is_some();
         let text = &mut connection.text;
         let ArrivingResponse {
@@ -427,7 +428,7 @@ impl Worker {
             }
             return Some((RequestError::UnexpectedStatus, text));
         }
-        let check = self.run.settings.check;
+        let check = self.run.spec.check;
         if check == Check::None || status != 200 || request.operation == Operation::Head {
             return None;
         }
@@ -484,7 +485,7 @@ impl Worker {
         };
         let connection = &mut self.connections[slot as usize];
         pages.count(connection.request.object, right_ns);
-        if let Workload::Application { each, .. } = &self.run.settings.workload
+        if let Workload::Application { each, .. } = self.run.spec.workload()
             && each.is_some_and(|each| pages.fewest() >= each)
         {
             self.budget = 0;
@@ -495,9 +496,9 @@ impl Worker {
 
     /// Stores the date of the client's copy of an object, for conditional requests.
     fn store_copy_date(&mut self, slot: u32, date: [u8; DATE_BYTES]) {
-        let settings = &self.run.settings;
-        let is_trace = matches!(settings.workload, Workload::Trace { .. });
-        if settings.conditional_share > 0.0 || is_trace {
+        let spec = &self.run.spec;
+        let is_trace = matches!(spec.workload(), Workload::Trace { .. });
+        if spec.conditional.0 > 0.0 || is_trace {
             self.copies
                 .insert(self.connections[slot as usize].request.object, date);
         }

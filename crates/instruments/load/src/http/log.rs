@@ -12,7 +12,8 @@ use perpacket_workload::{
 
 use super::paths::Paths;
 use super::session::{ANY_SIZE, Operation, SessionRequest};
-use super::settings::{Shard, Spread};
+use super::shard::Shard;
+use super::workload::Spread;
 use crate::error::LoadError;
 
 const NS_PER_S: f64 = 1e9;

@@ -1,11 +1,12 @@
 //! `load http`: sends requests to a web server and measures the responses.
 //!
-//! [`run`] starts the threads and returns the report. `settings` describes a load. `sessions` turns
+//! [`run`] starts the threads and returns the report. `spec` has its options. `sessions` turns
 //! its workload into requests, and `schedule` computes arrival times. `worker` is the loop of a
 //! thread, and `exchange` handles a request and its response. `counts` are the counts of one
 //! thread, and `report` adds them up.
 
 mod application;
+mod arrivals;
 mod connection;
 mod counts;
 mod errors;
@@ -21,11 +22,13 @@ mod run_state;
 mod schedule;
 mod session;
 mod sessions;
-mod settings;
+mod shard;
+mod spec;
 mod target;
 mod thread_result;
 mod tls;
 mod worker;
+mod workload;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -35,14 +38,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use perpacket_http::date::format_date;
 
+pub use arrivals::{Arrivals, Process, Speed};
 pub use errors::RequestError;
 pub use pages::PageReport;
 pub use report::{Histograms, LatencyPair, Report, TraceReport, Window};
-pub use settings::{
-    Arrivals, Check, Process, RequestsPerConnection, Settings, Shard, Spread, TlsVersion, Version,
-    Workload,
-};
+pub use shard::Shard;
+pub use spec::{Check, RequestsPerConnection, Spec, TlsVersion, Version};
 pub use target::Target;
+pub use workload::{Spread, Workload, WorkloadName};
 
 use crate::error::LoadError;
 use crate::limits;
@@ -86,48 +89,47 @@ pub struct Progress {
 /// In each case the report has the measurements so far.
 ///
 /// # Errors
-/// The settings contradict each other, a limit of the machine is too low, or the server does not
+/// A limit of the machine is too low, or the server does not
 /// accept a connection before the start.
 pub fn run(
-    settings: Settings,
+    spec: Spec,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report, LoadError> {
-    settings.check()?;
-    let target = Target::parse(&settings.url)?;
+    let target = Target::parse(spec.url())?;
     let prefix = target.path.trim_end_matches('/').to_owned();
-    let plan = Plan::new(&settings, &prefix, &target.path)?;
+    let plan = Plan::new(&spec, &prefix, &target.path)?;
     let address = target.resolve()?;
-    let connections = settings.shard.share(concurrency(&settings));
+    let connections = spec.shard().share(spec.connections().into());
     limits::ensure_descriptors(connections)?;
-    limits::check_ports(connections, &settings.sources, address)?;
+    limits::check_ports(connections, &spec.sources(), address)?;
     let connector = match target.tls {
-        true => Some(tls::Connector::new(&target, &settings)?),
+        true => Some(tls::Connector::new(&target, &spec)?),
         false => None,
     };
     target::probe(address)?;
-    let log = settings
+    let log = spec
         .request_log
         .as_deref()
         .map(RequestLog::create)
         .transpose()?;
-    let threads = threads(&settings)?;
+    let threads = threads(&spec);
     let writer = RequestWriter::new(
         Arc::clone(&plan.paths),
         &prefix,
         &target.authority,
-        settings.version,
-        &settings.headers,
+        spec.http,
+        &spec.header,
     );
-    let window_begin_ns = settings.warmup.as_nanos() as u64;
-    let window_end_ns = settings.duration.map_or(NEVER, |duration| {
+    let window_begin_ns = spec.window.warmup().as_nanos() as u64;
+    let window_end_ns = spec.window.duration().map_or(NEVER, |duration| {
         window_begin_ns.saturating_add(duration.as_nanos() as u64)
     });
     let unix = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let run = Arc::new(RunState {
-        settings,
+        spec,
         address,
         writer,
         connector,
@@ -160,35 +162,18 @@ pub fn run(
         interrupted,
     };
     let names = plan.application().map(|application| application.names());
-    Report::new(&run.settings, result, names)
-}
-
-/// The maximum number of connections at a time.
-fn concurrency(settings: &Settings) -> u64 {
-    match settings.workload {
-        Workload::Surge { users } => users.into(),
-        _ => settings.connections.into(),
-    }
+    Report::new(&run.spec, result, names)
 }
 
 /// Number of threads of a load.
-///
-/// # Errors
-/// The settings request more than 4096 threads.
-pub fn threads(settings: &Settings) -> Result<u32, LoadError> {
-    let connections = settings.shard.share(concurrency(settings));
+fn threads(spec: &Spec) -> u32 {
     let machine = thread::available_parallelism().map_or(1, NonZero::get);
-    let wanted = match (settings.threads, settings.cpus.len()) {
-        (Some(threads), _) => threads as usize,
+    let wanted = match (spec.threads, spec.runs_on.list().len()) {
+        (Some(threads), _) => threads.count(),
         (None, 0) => machine,
         (None, cpus) => cpus,
     };
-    if wanted > 4096 {
-        return Err(LoadError::Usage(format!(
-            "threads: {wanted}: expected at most 4096"
-        )));
-    }
-    Ok(wanted.min(connections as usize) as u32)
+    wanted.min(spec.shard().share(spec.connections().into()) as usize) as u32
 }
 
 /// Starts the threads, each with its share of the connections.

@@ -1,10 +1,13 @@
 //! Notes of a report: what the load omitted or changed, and which numbers have no published source.
 
+use super::arrivals::Arrivals;
 use super::counts::Counts;
 use super::errors::RequestError;
 use super::report::TraceReport;
 use super::session::Operation;
-use super::settings::{Arrivals, Settings, Shard, Workload};
+use super::shard::Shard;
+use super::spec::Spec;
+use super::workload::Workload;
 
 /// Requests that were left when the window ended.
 #[derive(Clone, Copy, Debug)]
@@ -21,19 +24,19 @@ pub(crate) struct Unfinished {
 
 /// The notes of a load.
 pub(crate) fn notes(
-    settings: &Settings,
+    spec: &Spec,
     counts: &Counts,
     trace: Option<&TraceReport>,
     left: Unfinished,
 ) -> Vec<String> {
-    let mut notes = about_workload(settings, counts);
+    let mut notes = about_workload(spec, counts);
     if let Some(trace) = trace {
-        about_log(settings, trace, &mut notes);
+        about_log(spec, trace, &mut notes);
     }
     if left.unsent > 0 {
-        notes.push(about_unsent(settings, counts, left));
+        notes.push(about_unsent(spec, counts, left));
     }
-    if left.unfinished > 0 && settings.arrivals.are_open() {
+    if left.unfinished > 0 && spec.arrivals().are_open() {
         notes.push(format!(
             "{} requests had no complete response at the end; no latency includes them",
             left.unfinished
@@ -55,7 +58,7 @@ pub(crate) fn notes(
 
 /// A note on why requests were not sent. All connections are busy both when the server is missing
 /// and when it is slow.
-fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> String {
+fn about_unsent(spec: &Spec, counts: &Counts, left: Unfinished) -> String {
     let unsent = left.unsent;
     let refused = counts.errors.count(RequestError::Refused);
     if left.server_gone {
@@ -65,7 +68,7 @@ fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> Strin
     } else if left.all_busy {
         format!(
             "{unsent} were not sent: all {} connections were busy; allow more connections or lower the rate",
-            settings.connections
+            spec.connections()
         )
     } else {
         format!("{unsent} were not sent: they were due just before the end of the run")
@@ -73,7 +76,7 @@ fn about_unsent(settings: &Settings, counts: &Counts, left: Unfinished) -> Strin
 }
 
 /// Notes on the requests of a log that the load omitted, and on how much of the log it sent.
-fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) {
+fn about_log(spec: &Spec, trace: &TraceReport, notes: &mut Vec<String>) {
     if trace.rejected > 0 {
         let mut lines: Vec<String> = trace
             .rejected_lines
@@ -96,7 +99,7 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
         ));
     }
     let (begun, requests) = (trace.begun, trace.requests);
-    if settings.shard != Shard::WHOLE {
+    if spec.shard() != Shard::WHOLE {
         return;
     }
     if begun < requests {
@@ -108,7 +111,7 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
             "the log was repeated: its {requests} requests were sent {:.1} times",
             begun as f64 / requests as f64
         ));
-    } else if settings.arrivals == Arrivals::Closed && settings.workload.is_finite() {
+    } else if spec.arrivals() == Arrivals::Closed && spec.workload().is_finite() {
         notes.push(format!(
             "the log's {requests} requests were sent once, without pauses; --repeat begins the log again"
         ));
@@ -116,10 +119,10 @@ fn about_log(settings: &Settings, trace: &TraceReport, notes: &mut Vec<String>) 
 }
 
 /// Notes on assumptions of a workload that affect the results.
-fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
+fn about_workload(spec: &Spec, counts: &Counts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: &str| notes.push(text.to_owned());
-    match &settings.workload {
+    match spec.workload() {
         Workload::SpecWeb99 { .. } => note(
             "SPECweb99: shares of dynamic operations, and the limits of conformance (320,000 b/s, 1 % of \
              failures), are from general knowledge of the benchmark",
@@ -146,7 +149,7 @@ fn about_workload(settings: &Settings, counts: &Counts) -> Vec<String> {
         }
         _ => {}
     }
-    if settings.conditional_share > 0.0 && matches!(settings.workload, Workload::SpecWeb99 { .. }) {
+    if spec.conditional.0 > 0.0 && matches!(spec.workload(), Workload::SpecWeb99 { .. }) {
         notes.push("SPECweb99 has no conditional requests".to_owned());
     }
     notes

@@ -9,7 +9,7 @@ use super::counts::Counts;
 use super::notes::{Unfinished, notes};
 use super::pages::{PageReport, WRONG_ALLOWED};
 use super::session::OPERATION_NAMES;
-use super::settings::Settings;
+use super::spec::Spec;
 use super::thread_result::ThreadResult;
 use crate::error::LoadError;
 use crate::latency::{Latency, LatencySummary};
@@ -176,7 +176,7 @@ pub(crate) struct RunResult {
 impl Report {
     /// The report of a run. `pages` are the names of the application's pages.
     pub(crate) fn new(
-        settings: &Settings,
+        spec: &Spec,
         run: RunResult,
         pages: Option<Vec<String>>,
     ) -> Result<Self, LoadError> {
@@ -207,7 +207,7 @@ impl Report {
             .iter()
             .map(|result| result.oldest_unfinished_ns)
             .max();
-        let conforming = conforming(settings, &run.results, duration_s);
+        let conforming = conforming(spec, &run.results, duration_s);
         let pages = pages.unwrap_or_default();
         let mut counts = Counts::new(pages.len())?;
         run.results
@@ -217,12 +217,12 @@ impl Report {
         let statuses = (0u16..).zip(&counts.statuses);
         Ok(Self {
             schema: SCHEMA,
-            url: settings.url.clone(),
-            workload: settings.workload.name(),
-            arrivals: settings.arrivals.name(),
-            arrivals_per_s: settings.arrivals.per_s(),
-            speed: settings.arrivals.speed(),
-            connections: settings.connections,
+            url: spec.url().to_owned(),
+            workload: spec.workload().name(),
+            arrivals: spec.arrivals().name(),
+            arrivals_per_s: spec.arrivals().per_s(),
+            speed: spec.arrivals().speed(),
+            connections: spec.connections(),
             threads: run.threads,
             duration_s,
             window: Window {
@@ -263,7 +263,7 @@ impl Report {
             load_factor: per_s(counts.response_sum_ns as f64 / 1e9),
             server_gone_s: run.server_gone_ns.map(|gone_ns| gone_ns as f64 / 1e9),
             interrupted: run.interrupted,
-            notes: notes(settings, &counts, run.trace.as_ref(), left),
+            notes: notes(spec, &counts, run.trace.as_ref(), left),
             trace: run.trace,
             errors: counts.errors.counts(),
             error_examples: counts.errors.examples(),
@@ -356,8 +356,8 @@ impl Report {
 }
 
 /// Number of connections that reached their line speed; `None` without a line speed.
-fn conforming(settings: &Settings, results: &[ThreadResult], duration_s: f64) -> Option<u32> {
-    let speed_bps = settings.line_speed_bps? as f64;
+fn conforming(spec: &Spec, results: &[ThreadResult], duration_s: f64) -> Option<u32> {
+    let speed_bps = spec.line_speed_bps()? as f64;
     let connections = results.iter().flat_map(|result| &result.connections);
     let conform = connections.filter(|(bytes, requests, errors)| {
         let bps = *bytes as f64 * 8.0 / duration_s;

@@ -9,7 +9,7 @@ use perpacket_workload::specweb99::{FILES_PER_CLASS, FILES_PER_DIRECTORY};
 use super::application::{Application, Client};
 use super::paths::Paths;
 use super::session::{Operation, SessionRequest};
-use super::settings::Version;
+use super::spec::Version;
 use perpacket_http::date::DATE_BYTES;
 
 /// Number of advertisements that SPECweb99's operation rotates through.

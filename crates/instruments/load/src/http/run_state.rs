@@ -1,4 +1,4 @@
-//! The state that all threads of a run share: settings, and the counters from which progress is
+//! The state that all threads of a run share: spec, and the counters from which progress is
 //! reported.
 
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use perpacket_http::date::DATE_BYTES;
 
 use super::application::Application;
 use super::request::RequestWriter;
-use super::settings::Settings;
+use super::spec::Spec;
 use super::tls::Connector;
 
 /// The time of an event that has not happened yet.
@@ -19,7 +19,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// The state of a run.
 #[derive(Debug)]
 pub(crate) struct RunState {
-    pub settings: Settings,
+    pub spec: Spec,
     pub address: SocketAddr,
     pub writer: RequestWriter,
     pub connector: Option<Connector>,

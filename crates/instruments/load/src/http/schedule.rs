@@ -5,7 +5,8 @@
 
 use perpacket_workload::Stream;
 
-use super::settings::{Process, Shard};
+use super::arrivals::Process;
+use super::shard::Shard;
 
 const NS_PER_S: f64 = 1e9;
 

@@ -8,10 +8,13 @@ use perpacket_workload::{
 };
 
 use super::application::{Application, FreeValues};
+use super::arrivals::Arrivals;
 use super::log::Log;
 use super::paths::Paths;
 use super::session::{ANY_SIZE, Operation, Session, SessionRequest};
-use super::settings::{Arrivals, RequestsPerConnection, Settings, Shard, Workload};
+use super::shard::Shard;
+use super::spec::{RequestsPerConnection, Spec};
+use super::workload::Workload;
 use crate::error::LoadError;
 
 /// SPECweb99's dynamic operations, in percent of all requests. They add up to 30 %. The shares are
@@ -56,40 +59,40 @@ enum Kind {
 
 impl Plan {
     /// Generates or reads the state that all threads share.
-    pub(crate) fn new(settings: &Settings, prefix: &str, path: &str) -> Result<Self, LoadError> {
-        let (kind, paths) = match &settings.workload {
+    pub(crate) fn new(spec: &Spec, prefix: &str, path: &str) -> Result<Self, LoadError> {
+        let (kind, paths) = match spec.workload() {
             Workload::File => {
                 let kind = Kind::File {
-                    lengths: settings.requests_per_connection,
-                    kept_session_share: persistent_session_share(settings),
+                    lengths: spec.requests_per_connection,
+                    kept_session_share: persistent_session_share(spec),
                 };
                 (kind, Arc::new(Paths::new("", [path])))
             }
             Workload::SpecWeb99 { dynamic } => {
                 let mut parameters = match dynamic {
-                    true => SpecWeb99::mixed(settings.connections),
-                    false => SpecWeb99::static_only(settings.connections),
+                    true => SpecWeb99::mixed(spec.connections()),
+                    false => SpecWeb99::static_only(spec.connections()),
                 };
-                if let Some(share) = settings.keep_alive_share {
-                    parameters.keep_alive_share = share;
+                if let Some(share) = spec.keep_alive {
+                    parameters.keep_alive_share = share.0;
                 }
                 parameters.check()?;
                 let objects = parameters.directories() * specweb99::FILES_PER_DIRECTORY;
                 let paths = Paths::new(prefix, (0..objects).map(specweb99::object_path));
                 (Kind::SpecWeb99(parameters), Arc::new(paths))
             }
-            Workload::WorldCup | Workload::Ibm => {
-                let parameters = match settings.workload {
+            workload @ (Workload::WorldCup | Workload::Ibm) => {
+                let parameters = match workload {
                     Workload::Ibm => LognormalSessions::ibm(),
                     _ => LognormalSessions::world_cup(),
                 };
-                let generator = Sessions::Lognormal(parameters.generator(settings.seed)?);
+                let generator = Sessions::Lognormal(parameters.generator(spec.seed.seed)?);
                 let paths = (0..parameters.objects).map(|object| generator.object_path(object));
                 let paths = Paths::new(prefix, paths);
                 (Kind::Lognormal(parameters), Arc::new(paths))
             }
             Workload::Surge { .. } => {
-                let generator = Surge::default().generator(settings.seed)?;
+                let generator = Surge::default().generator(spec.seed.seed)?;
                 let files = generator.sizes().len() as u32;
                 let paths = Paths::new(prefix, (0..files).map(surge::object_path));
                 (Kind::Surge(generator), Arc::new(paths))
@@ -101,11 +104,11 @@ impl Plan {
             Workload::Application { file, .. } => {
                 let application = Application::read(file)?;
                 let most = application.max_clients();
-                if f64::from(settings.connections) > most {
+                if f64::from(spec.connections()) > most {
                     return Err(LoadError::Usage(format!(
                         "clients: {}: expected at most {most}, because a number in {} has {most} \
                          values and each client needs one of its own",
-                        settings.connections,
+                        spec.connections(),
                         file.display()
                     )));
                 }
@@ -118,13 +121,13 @@ impl Plan {
                 spread,
                 repeats,
             } => {
-                let is_recorded = matches!(settings.arrivals, Arrivals::Recorded { .. });
-                let spread = is_recorded.then_some(*spread);
-                let log = Log::read(file, objects.as_deref(), spread, prefix, settings.seed)?;
+                let is_recorded = matches!(spec.arrivals(), Arrivals::Recorded { .. });
+                let spread = is_recorded.then_some(spread);
+                let log = Log::read(file, objects, spread, prefix, spec.seed.seed)?;
                 let paths = Arc::clone(&log.paths);
                 let kind = Kind::Log {
                     log: Arc::new(log),
-                    repeats: *repeats,
+                    repeats,
                 };
                 (kind, paths)
             }
@@ -132,8 +135,8 @@ impl Plan {
         Ok(Self {
             paths,
             kind,
-            seed: settings.seed,
-            shard: settings.shard,
+            seed: spec.seed.seed,
+            shard: spec.shard(),
         })
     }
 
@@ -209,9 +212,9 @@ impl Plan {
 
 /// The share of sessions on persistent connections that results in the configured share of
 /// *requests*.
-fn persistent_session_share(settings: &Settings) -> f64 {
-    let share = settings.keep_alive_share.unwrap_or(1.0);
-    let mean = settings
+fn persistent_session_share(spec: &Spec) -> f64 {
+    let share = spec.keep_alive.map_or(1.0, |share| share.0);
+    let mean = spec
         .requests_per_connection
         .map_or(f64::INFINITY, RequestsPerConnection::mean);
     if share >= 1.0 {

@@ -2,10 +2,10 @@
 
 use perpacket_linux::clock::thread_cpu_ns;
 
+use super::arrivals::Arrivals;
 use super::connection::{Connection, State};
 use super::counts::Counts;
 use super::session::Session;
-use super::settings::Arrivals;
 use super::worker::Worker;
 use crate::error::LoadError;
 
@@ -80,7 +80,7 @@ impl Worker {
                 budget => schedule.advance_until(end_ns).min(budget),
             };
         }
-        if !matches!(self.run.settings.arrivals, Arrivals::Recorded { .. }) {
+        if !matches!(self.run.spec.arrivals(), Arrivals::Recorded { .. }) {
             return 0;
         }
         let mut unsent = 0;

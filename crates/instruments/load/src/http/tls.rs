@@ -13,7 +13,9 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use super::settings::{Settings, TlsVersion};
+use perpacket_spec::Switch;
+
+use super::spec::{Spec, TlsVersion};
 use super::target::Target;
 use crate::error::LoadError;
 
@@ -38,28 +40,28 @@ impl Connector {
     ///
     /// # Errors
     /// The host is not a valid TLS name, or no trusted certificate is available.
-    pub(crate) fn new(target: &Target, settings: &Settings) -> Result<Self, LoadError> {
+    pub(crate) fn new(target: &Target, spec: &Spec) -> Result<Self, LoadError> {
         let failed = |error: &dyn std::fmt::Display| LoadError::Tls(error.to_string());
         let name = ServerName::try_from(target.host.clone())
             .map_err(|error| failed(&format!("{}: {error}", target.host)))?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(versions(settings.tls_version))
+            .with_protocol_versions(versions(spec.tls_version))
             .map_err(|error| failed(&error))?;
-        let mut config = if settings.insecure {
+        let mut config = if spec.insecure {
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
                 .with_no_client_auth()
         } else {
-            let trusted = trusted_certificates(settings.trusted.as_deref())?;
+            let trusted = trusted_certificates(spec.ca.as_deref())?;
             builder
                 .with_root_certificates(trusted)
                 .with_no_client_auth()
         };
-        config.resumption = match settings.tls_resumption {
-            true => Resumption::in_memory_sessions(STORED_SESSIONS),
-            false => Resumption::disabled(),
+        config.resumption = match spec.tls_resumption {
+            Some(Switch::Off) => Resumption::disabled(),
+            _ => Resumption::in_memory_sessions(STORED_SESSIONS),
         };
         Ok(Self {
             config: Arc::new(config),

@@ -18,6 +18,7 @@ use perpacket_timers::TimerWheel;
 use rustix::event::{Timespec, epoll};
 use rustix::thread::set_current_timer_slack;
 
+use super::arrivals::Arrivals;
 use super::connection::{Connection, State, Wait, connect};
 use super::counts::Counts;
 use super::errors::RequestError;
@@ -26,7 +27,7 @@ use super::run_state::{Counters, NEVER, RunState};
 use super::schedule::Schedule;
 use super::session::Operation;
 use super::sessions::ThreadSessions;
-use super::settings::{Arrivals, Shard};
+use super::shard::Shard;
 use super::thread_result::ThreadResult;
 use crate::error::LoadError;
 use crate::limits;
@@ -93,22 +94,22 @@ impl Worker {
         sessions: ThreadSessions,
         log: Option<RequestLog>,
     ) -> Result<Self, LoadError> {
-        let settings = &run.settings;
-        let shard = settings.shard.split(index as u32, threads);
+        let spec = &run.spec;
+        let shard = spec.shard().split(index as u32, threads);
         let own = Shard {
             index: index as u32,
             shards: threads,
         };
-        let schedule = match settings.arrivals {
+        let schedule = match spec.arrivals() {
             Arrivals::Requests { per_s, process } | Arrivals::Sessions { per_s, process } => {
-                Some(Schedule::new(per_s, process, shard, settings.seed))
+                Some(Schedule::new(per_s, process, shard, spec.seed.seed))
             }
             _ => None,
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(io::Error::from)
             .map_err(LoadError::system("epoll"))?;
-        let seed = settings.seed ^ u64::from(shard.index);
+        let seed = spec.seed.seed ^ u64::from(shard.index);
         Ok(Self {
             index,
             epoll,
@@ -120,9 +121,9 @@ impl Worker {
             schedule,
             idle: Vec::with_capacity(connections),
             free: (0..connections as u32).rev().collect(),
-            budget: settings
+            budget: spec
                 .requests
-                .map_or(u64::MAX, |requests| own.share(requests)),
+                .map_or(u64::MAX, |requests| own.share(requests.get().into())),
             begun: 0,
             all_busy: false,
             in_flight: 0,
@@ -146,7 +147,7 @@ impl Worker {
 
     /// Runs until the window ends, the work is done, or the stop flag is set.
     pub(crate) fn run(mut self) -> Result<ThreadResult, LoadError> {
-        let cpus = &self.run.settings.cpus;
+        let cpus = self.run.spec.runs_on.list();
         if !cpus.is_empty() {
             limits::pin(cpus[self.index % cpus.len()])?;
         }
@@ -196,7 +197,7 @@ impl Worker {
         // Only a scheduled arrival starts a session on a free connection. So a closed loop or a log
         // is over when no arrival is scheduled and all connections are free.
         let is_self_paced = matches!(
-            self.run.settings.arrivals,
+            self.run.spec.arrivals(),
             Arrivals::Closed | Arrivals::Recorded { .. }
         );
         self.in_flight == 0
@@ -208,7 +209,7 @@ impl Worker {
 
     /// Begins the sessions of a closed loop, or finds the first arrival of a log.
     fn start(&mut self) {
-        match self.run.settings.arrivals {
+        match self.run.spec.arrivals() {
             Arrivals::Closed => {
                 for slot in core::mem::take(&mut self.free).into_iter().rev() {
                     let now = self.now();
@@ -228,7 +229,7 @@ impl Worker {
 
     /// Converts a time of the log to the time of the run.
     pub(super) fn at_speed(&self, due_ns: u64) -> u64 {
-        match self.run.settings.arrivals {
+        match self.run.spec.arrivals() {
             Arrivals::Recorded { speed } => (due_ns as f64 / speed) as u64,
             _ => due_ns,
         }
@@ -238,7 +239,7 @@ impl Worker {
     fn start_arrivals(&mut self, now: u64) {
         while self.next_arrival_ns <= now && self.budget > 0 {
             let intended = self.next_arrival_ns;
-            let arrivals = self.run.settings.arrivals;
+            let arrivals = self.run.spec.arrivals();
             let Some(slot) = self.free_connection(arrivals) else {
                 self.all_busy = true;
                 return;
@@ -289,7 +290,7 @@ impl Worker {
         let Some(request) = self.connections[slot as usize].session.current() else {
             return;
         };
-        let due = match self.run.settings.arrivals {
+        let due = match self.run.spec.arrivals() {
             Arrivals::Recorded { .. } => self.at_speed(request.due_ns),
             _ => now + request.due_ns,
         };
@@ -308,12 +309,12 @@ impl Worker {
         self.budget -= 1;
         self.begun += 1;
         let now = self.now();
-        if self.run.settings.arrivals.are_open() {
+        if self.run.spec.arrivals().are_open() {
             let lag = now.saturating_sub(intended);
             self.counts.lag.record(lag);
             self.counts.recent_lag_ns = self.counts.recent_lag_ns.max(lag);
         }
-        let conditional_share = self.run.settings.conditional_share;
+        let conditional_share = self.run.spec.conditional.0;
         let connection = &mut self.connections[slot as usize];
         connection.request = connection.session.current().unwrap_or_default();
         if conditional_share > 0.0
@@ -336,11 +337,11 @@ impl Worker {
 
     /// Opens a connection for the current request.
     pub(super) fn connect(&mut self, slot: u32, now: u64) {
-        let paced = self.run.settings.line_speed_bps.is_some();
+        let paced = self.run.spec.line_speed_bps().is_some();
         let from = self
             .run
-            .settings
-            .sources
+            .spec
+            .sources()
             .address(self.first_connection + slot as usize);
         let connection = &mut self.connections[slot as usize];
         connection.progress_ns = now;
@@ -375,7 +376,7 @@ impl Worker {
     pub(super) fn arm_timeout(&mut self, slot: u32, now: u64) {
         if self.timers.due_ns(slot).is_none() {
             self.timers
-                .set(slot, now + self.run.settings.timeout.as_nanos() as u64);
+                .set(slot, now + self.run.spec.timeout.0.as_nanos() as u64);
         }
     }
 
@@ -403,7 +404,7 @@ impl Worker {
                 if !matches!(connection.state, State::Busy | State::Connecting) {
                     return;
                 }
-                let timeout_ns = self.run.settings.timeout.as_nanos() as u64;
+                let timeout_ns = self.run.spec.timeout.0.as_nanos() as u64;
                 let due = connection.progress_ns + timeout_ns;
                 if due > now {
                     self.timers.set(slot, due);
@@ -427,7 +428,7 @@ impl Worker {
     /// Ends the current request, complete or failed, and schedules the next one.
     pub(super) fn end_request(&mut self, slot: u32, now: u64, failed: bool) {
         self.in_flight -= 1;
-        let arrivals = self.run.settings.arrivals;
+        let arrivals = self.run.spec.arrivals();
         let connection = &mut self.connections[slot as usize];
         let continues = connection.session.advance();
         if !continues {
@@ -462,7 +463,7 @@ impl Worker {
         }
         let request = self.connections[slot as usize].session.current();
         let request_due_ns = request.map_or(0, |request| request.due_ns);
-        let due = match self.run.settings.arrivals {
+        let due = match self.run.spec.arrivals() {
             Arrivals::Recorded { .. } => self.at_speed(request_due_ns),
             _ => now + request_due_ns.max(pause_ns),
         };
@@ -475,7 +476,11 @@ impl Worker {
         let can_begin = !self.free.is_empty() || !self.idle.is_empty();
         let mut until = now + LONGEST_SLEEP_NS;
         if can_begin && self.budget > 0 {
-            let spin_ns = self.run.settings.spin.as_nanos() as u64;
+            let spin_ns = self
+                .run
+                .spec
+                .spin
+                .map_or(0, |spin| spin.0.as_nanos() as u64);
             until = until.min(self.next_arrival_ns.saturating_sub(spin_ns));
         }
         if let Some(timer) = self.timers.next_ns() {

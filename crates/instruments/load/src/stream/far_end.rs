@@ -11,7 +11,7 @@ use perpacket_linux::descriptors;
 use super::event_loop::{Errors, EventLoop, socket};
 use super::flow::Flow;
 use super::report::{FarEndReport, SCHEMA};
-use super::settings::FarEnd;
+use super::spec::Spec;
 use crate::error::LoadError;
 use crate::limits;
 
@@ -42,17 +42,17 @@ struct ThreadResult {
 /// # Errors
 /// Listening at the address fails, or a thread fails.
 pub fn serve(
-    settings: &FarEnd,
+    spec: &Spec,
     stop: &AtomicBool,
     listening: &mut dyn FnMut(SocketAddr),
 ) -> Result<FarEndReport, LoadError> {
     // The near end decides the number of connections.
     let capacity = descriptors::raise(CAPACITY).min(CAPACITY) as usize;
-    let threads = settings.cpus.len().max(1);
+    let threads = spec.runs_on.list().len().max(1);
     let mut listeners = Vec::new();
-    let mut address = settings.listen;
+    let mut address = spec.address()?;
     for _ in 0..threads {
-        let listener = listen(address, threads > 1, settings.congestion.as_deref())?;
+        let listener = listen(address, threads > 1, spec.congestion.as_deref())?;
         address = listener.local_addr().map_err(LoadError::system("listen"))?;
         listeners.push(listener);
     }
@@ -63,10 +63,10 @@ pub fn serve(
         let spawn = |(index, listener)| {
             let shared = &shared;
             scope.spawn(move || {
-                if let Some(cpu) = settings.cpus.get(index) {
+                if let Some(cpu) = spec.runs_on.list().get(index) {
                     limits::pin(*cpu)?;
                 }
-                serve_thread(listener, capacity, settings.once, stop, shared)
+                serve_thread(listener, capacity, spec.once, stop, shared)
             })
         };
         let workers: Vec<_> = listeners.into_iter().enumerate().map(spawn).collect();

@@ -10,7 +10,7 @@ mod far_end;
 mod flow;
 mod greeting;
 mod report;
-mod settings;
+mod spec;
 
 use std::io;
 use std::num::NonZero;
@@ -20,10 +20,11 @@ use std::time::{Duration, Instant};
 
 pub use far_end::serve;
 pub use report::{FarEndReport, Report, RoundTrip};
-pub use settings::{Direction, FarEnd, Settings};
+pub use spec::{Direction, Spec};
 
 use perpacket_linux::clock::thread_cpu_ns;
 use perpacket_linux::tcp::TcpInfo;
+use perpacket_spec::Whole;
 
 use crate::error::LoadError;
 use crate::http::Shard;
@@ -88,16 +89,17 @@ struct ThreadResult {
 /// Runs a bulk load until its window ends or `stop` becomes true.
 ///
 /// # Errors
-/// The settings are invalid, a limit of the machine is too low, or connecting fails.
+/// A limit of the machine is too low, or connecting fails.
 pub fn run(
-    settings: &Settings,
+    spec: &Spec,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Report, LoadError> {
-    settings.check()?;
-    limits::ensure_descriptors(settings.connections.into())?;
-    limits::check_ports(settings.connections.into(), &settings.sources, settings.to)?;
-    let threads = threads(settings);
+    let connections = spec.connections().into();
+    let far = spec.address()?;
+    limits::ensure_descriptors(connections)?;
+    limits::check_ports(connections, &spec.source.unwrap_or_default(), far)?;
+    let threads = threads(spec);
     let shared = Shared {
         ready: AtomicU32::new(0),
         begin_ns: AtomicU64::new(NOT_YET),
@@ -111,7 +113,7 @@ pub fn run(
         let spawn = |index: u32| {
             let shared = &shared;
             scope.spawn(move || {
-                let result = run_thread(settings, index, threads, epoch, shared);
+                let result = run_thread(spec, index, threads, epoch, shared);
                 if result.is_err() {
                     shared.stop.store(true, Ordering::Relaxed);
                 }
@@ -120,7 +122,7 @@ pub fn run(
             })
         };
         let workers: Vec<_> = (0..threads).map(spawn).collect();
-        watch(settings, &shared, threads, epoch, stop, progress);
+        watch(spec, &shared, threads, epoch, stop, progress);
         workers
             .into_iter()
             .map(|worker| worker.join())
@@ -133,23 +135,22 @@ pub fn run(
             source: io::Error::other("panicked"),
         })??);
     }
-    summarize(settings, checked, threads, stop.load(Ordering::Relaxed))
+    summarize(spec, checked, threads, stop.load(Ordering::Relaxed))
 }
 
 /// Number of threads of a load on this machine.
-#[must_use]
-pub fn threads(settings: &Settings) -> u32 {
+fn threads(spec: &Spec) -> u32 {
     let machine = thread::available_parallelism().map_or(1, NonZero::get) as u32;
-    let wanted = match settings.cpus.len() as u32 {
-        0 => settings.threads.unwrap_or(machine),
+    let wanted = match spec.runs_on.list().len() as u32 {
+        0 => spec.threads.map_or(machine, Whole::get),
         cpus => cpus,
     };
-    wanted.min(settings.connections).min(MAX_THREADS)
+    wanted.min(spec.connections()).min(MAX_THREADS)
 }
 
 /// Begins the window once all threads are ready, and reports progress.
 fn watch(
-    settings: &Settings,
+    spec: &Spec,
     shared: &Shared,
     threads: u32,
     epoch: Instant,
@@ -164,7 +165,7 @@ fn watch(
         let now_ns = epoch.elapsed().as_nanos() as u64;
         let begin_ns = shared.begin_ns.load(Ordering::Relaxed);
         if begin_ns == NOT_YET && shared.ready.load(Ordering::Acquire) == threads {
-            let begin_ns = now_ns + settings.warmup.as_nanos() as u64;
+            let begin_ns = now_ns + spec.window.warmup().as_nanos() as u64;
             shared.begin_ns.store(begin_ns, Ordering::Release);
         }
         if reported.elapsed() >= PROGRESS_INTERVAL {
@@ -188,13 +189,13 @@ fn watch(
 }
 
 fn run_thread(
-    settings: &Settings,
+    spec: &Spec,
     index: u32,
     threads: u32,
     epoch: Instant,
     shared: &Shared,
 ) -> Result<ThreadResult, LoadError> {
-    if let Some(cpu) = settings.cpus.get(index as usize) {
+    if let Some(cpu) = spec.runs_on.list().get(index as usize) {
         limits::pin(*cpu)?;
     }
     EventLoop::prepare_thread()?;
@@ -202,9 +203,9 @@ fn run_thread(
         index,
         shards: threads,
     };
-    let own = shard.share(settings.connections.into()) as usize;
+    let own = shard.share(spec.connections().into()) as usize;
     let mut event_loop = EventLoop::new(epoch, own, None)?;
-    open_all(settings, &mut event_loop, own, shard, shared)?;
+    open_all(spec, &mut event_loop, own, shard, shared)?;
     let first = event_loop.flows.iter().flatten().next();
     let congestion = first.and_then(|flow| rustix::net::sockopt::tcp_congestion(&flow.stream).ok());
     shared.ready.fetch_add(1, Ordering::Release);
@@ -214,39 +215,37 @@ fn run_thread(
         }
         event_loop.run_once()?;
     }
-    begin_all(settings, &mut event_loop);
+    begin_all(spec, &mut event_loop);
     let begin_ns = shared.begin_ns.load(Ordering::Acquire);
-    measure(settings, event_loop, begin_ns, index, shared, congestion)
+    measure(spec, event_loop, begin_ns, index, shared, congestion)
 }
 
 /// Opens the connections of a thread, some at a time.
 fn open_all(
-    settings: &Settings,
+    spec: &Spec,
     event_loop: &mut EventLoop,
     own: usize,
     shard: Shard,
     shared: &Shared,
 ) -> Result<(), LoadError> {
+    let far = spec.address()?;
     let begun = Instant::now();
     let mut opened = 0;
     while opened < own || event_loop.connecting > 0 {
         while opened < own && event_loop.connecting < CONNECTING {
-            let socket = event_loop::socket(
-                settings.to,
-                Some(settings.segment_bytes),
-                settings.congestion.as_deref(),
-            )?;
+            let socket =
+                event_loop::socket(far, Some(spec.segment_bytes()), spec.congestion.as_deref())?;
             let number = opened * shard.shards as usize + shard.index as usize;
-            if let Some(from) = settings.sources.address(number) {
+            if let Some(from) = spec.source.and_then(|range| range.address(number)) {
                 socket
                     .bind(&std::net::SocketAddr::new(from, 0).into())
                     .map_err(LoadError::system("binding to a source address"))?;
             }
             let unreachable = |source| LoadError::Unreachable {
-                address: settings.to.to_string(),
+                address: far.to_string(),
                 source,
             };
-            match socket.connect(&settings.to.into()) {
+            match socket.connect(&far.into()) {
                 Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => {
                     return Err(unreachable(error));
                 }
@@ -259,13 +258,13 @@ fn open_all(
         event_loop.run_once()?;
         if let Some(source) = event_loop.first_error.take() {
             return Err(LoadError::Unreachable {
-                address: settings.to.to_string(),
+                address: far.to_string(),
                 source,
             });
         }
         if begun.elapsed() > OPENING {
             return Err(LoadError::Unreachable {
-                address: settings.to.to_string(),
+                address: far.to_string(),
                 source: io::ErrorKind::TimedOut.into(),
             });
         }
@@ -278,14 +277,14 @@ fn open_all(
 
 /// Sends the greeting on all connections and starts them. The starts are spread over one gap
 /// between segments.
-fn begin_all(settings: &Settings, event_loop: &mut EventLoop) {
-    let sends = settings.direction == Direction::Send;
+fn begin_all(spec: &Spec, event_loop: &mut EventLoop) {
+    let sends = spec.direction() == Direction::Send;
     let greeting = Greeting {
         far_end_sends: !sends,
-        segment_bytes: settings.segment_bytes,
-        rate_bps: settings
-            .rate_bps
-            .map_or(0.0, |rate| rate / f64::from(settings.connections)),
+        segment_bytes: spec.segment_bytes(),
+        rate_bps: spec
+            .rate_bps()
+            .map_or(0.0, |rate| rate / f64::from(spec.connections())),
     };
     let count = event_loop.flows.len();
     for slot in 0..count {
@@ -303,14 +302,15 @@ fn begin_all(settings: &Settings, event_loop: &mut EventLoop) {
 
 /// Runs the warm-up and the window.
 fn measure(
-    settings: &Settings,
+    spec: &Spec,
     mut event_loop: EventLoop,
     begin_ns: u64,
     index: u32,
     shared: &Shared,
     congestion: Option<String>,
 ) -> Result<ThreadResult, LoadError> {
-    let end_ns = begin_ns.saturating_add(settings.duration.as_nanos() as u64);
+    let end_ns =
+        begin_ns.saturating_add(spec.window.duration().unwrap_or_default().as_nanos() as u64);
     let is_over = |now: u64, end: u64| now >= end || shared.stop.load(Ordering::Relaxed);
     while !is_over(event_loop.now(), begin_ns) {
         event_loop.run_once()?;
@@ -356,7 +356,7 @@ fn measure(
         let difference = |now: u32, before: u32| u64::from(now.wrapping_sub(before));
         result.retransmissions += difference(info.retransmitted, flow.before.retransmitted);
         result.segment_sizes.push(info.segment_bytes);
-        if settings.direction == Direction::Send {
+        if spec.direction() == Direction::Send {
             result.bytes += info.acknowledged_bytes - flow.before.acknowledged_bytes;
             result.segments += difference(info.segments_out, flow.before.segments_out);
         } else {
@@ -371,7 +371,7 @@ fn measure(
 
 /// The report of all threads.
 fn summarize(
-    settings: &Settings,
+    spec: &Spec,
     results: Vec<ThreadResult>,
     threads: u32,
     interrupted: bool,
@@ -392,10 +392,10 @@ fn summarize(
     }
     sizes.sort_unstable();
     let kernel_segment_bytes = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
-    if kernel_segment_bytes != settings.segment_bytes && !sizes.is_empty() {
+    if kernel_segment_bytes != spec.segment_bytes() && !sizes.is_empty() {
         notes.push(format!(
             "segments have {kernel_segment_bytes} bytes: the path or the kernel does not allow {}",
-            settings.segment_bytes
+            spec.segment_bytes()
         ));
     }
     let sum = |count: fn(&ThreadResult) -> u64| results.iter().map(count).sum::<u64>();
@@ -409,11 +409,11 @@ fn summarize(
     let cpu_s = sum(|thread| thread.cpu_ns) as f64 / 1e9;
     Ok(Report {
         schema: SCHEMA,
-        connections: settings.connections,
-        direction: settings.direction.name(),
-        segment_bytes: settings.segment_bytes,
+        connections: spec.connections(),
+        direction: spec.direction().name(),
+        segment_bytes: spec.segment_bytes(),
         kernel_segment_bytes,
-        rate_bps: settings.rate_bps,
+        rate_bps: spec.rate_bps(),
         burst_us: flow::BURST_NS / 1000.0,
         threads,
         duration_s,

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use perpacket_load::http::{Report, Settings, Workload};
+use perpacket_load::http::Report;
 
-use crate::load;
 use crate::server::Server;
+use crate::{load, spec};
 
 /// A page with a hidden field and a cookie, and a form that requires both.
 const SHOP: &str = r#"
@@ -61,16 +61,10 @@ fn shop() -> Server {
 
 fn walk(server: &Server, file: &Path, session: &str, clients: u32, each: Option<u64>) -> Report {
     std::fs::write(file, session).unwrap();
-    load(Settings {
-        threads: Some(1),
-        duration: None,
-        requests: Some(200),
-        workload: Workload::Application {
-            file: file.to_owned(),
-            each,
-        },
-        ..Settings::new(&server.url("/"), clients)
-    })
+    let each = each.map_or(String::new(), |each| format!("--each {each}"));
+    let file = file.display();
+    let options = format!("--application {file} --clients {clients} --requests 200 {each}");
+    load(spec(&server.url("/"), &options))
 }
 
 #[test]

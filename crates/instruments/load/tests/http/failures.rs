@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use perpacket_load::LoadError;
-use perpacket_load::http::{Arrivals, Process, Settings, run};
+use perpacket_load::http::run;
 
 use crate::server::{Server, response};
-use crate::{load, settings};
+use crate::{load, spec};
 
 #[test]
 fn the_report_of_a_server_that_dies_contains_its_earlier_responses() {
@@ -23,10 +23,10 @@ fn the_report_of_a_server_that_dies_contains_its_earlier_responses() {
         })
     };
     // The load lasts an hour, but without a server the run ends long before that.
-    let report = load(Settings {
-        duration: Some(Duration::from_secs(3600)),
-        ..settings(&server, 8)
-    });
+    let report = load(spec(
+        &server.url("/file"),
+        "--connections 8 --duration 3600s",
+    ));
     killer.join().unwrap();
     assert!(report.duration_s < 3600.0, "{}", report.duration_s);
     assert!(
@@ -47,7 +47,12 @@ fn a_missing_server_is_an_error_before_the_run() {
     let server = Server::of_bytes(1);
     server.kill();
     thread::sleep(Duration::from_millis(100));
-    let error = run(settings(&server, 1), &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    let error = run(
+        spec(&server.url("/file"), "--connections 1 --duration 500ms"),
+        &AtomicBool::new(false),
+        &mut |_| (),
+    )
+    .unwrap_err();
     assert!(matches!(error, LoadError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(&server.address.to_string()));
     assert!(error.hint().is_some());
@@ -59,11 +64,7 @@ fn errors_of(bytes: &'static [u8], expected: &str) {
         stream.write_all(bytes).unwrap();
         false
     });
-    let report = load(Settings {
-        requests: Some(10),
-        duration: None,
-        ..settings(&server, 2)
-    });
+    let report = load(spec(&server.url("/file"), "--connections 2 --requests 10"));
     assert_eq!(
         report.errors.get(expected),
         Some(&10),
@@ -102,11 +103,7 @@ fn a_reset_and_a_time_out_are_counted_separately() {
         // A socket that is dropped with unread data and no linger sends a reset.
         false
     });
-    let report = load(Settings {
-        requests: Some(3),
-        duration: None,
-        ..settings(&server, 1)
-    });
+    let report = load(spec(&server.url("/file"), "--connections 1 --requests 3"));
     let resets = report.errors.get("reset").copied().unwrap_or(0);
     let closed = report.errors.get("closed").copied().unwrap_or(0);
     assert_eq!(resets + closed, 3, "{:?}", report.errors);
@@ -114,12 +111,10 @@ fn a_reset_and_a_time_out_are_counted_separately() {
         thread::sleep(Duration::from_secs(2));
         false
     });
-    let report = load(Settings {
-        requests: Some(2),
-        duration: None,
-        timeout: Duration::from_millis(200),
-        ..settings(&silent, 2)
-    });
+    let report = load(spec(
+        &silent.url("/file"),
+        "--connections 2 --requests 2 --timeout 200ms",
+    ));
     assert_eq!(
         report.errors.get("timed_out"),
         Some(&2),
@@ -137,11 +132,7 @@ fn a_server_that_closes_an_idle_connection_causes_no_error() {
         stream.write_all(&response(b"x")).is_ok()
             && requests.fetch_add(1, Ordering::SeqCst) % 3 != 2
     });
-    let report = load(Settings {
-        requests: Some(60),
-        duration: None,
-        ..settings(&server, 1)
-    });
+    let report = load(spec(&server.url("/file"), "--connections 1 --requests 60"));
     assert_eq!(
         (report.requests, report.errors.len()),
         (60, 0),
@@ -166,14 +157,10 @@ fn the_notes_name_a_missing_server_instead_of_busy_connections() {
             server.kill();
         })
     };
-    let report = load(Settings {
-        arrivals: Arrivals::Requests {
-            per_s: 500.0,
-            process: Process::Fixed,
-        },
-        duration: Some(Duration::from_secs(60)),
-        ..settings(&server, 4)
-    });
+    let report = load(spec(
+        &server.url("/file"),
+        "--connections 4 --rate 500.0 --duration 60s",
+    ));
     killer.join().unwrap();
     assert!(report.server_gone_s.is_some());
     let notes = report.notes.join("\n");
@@ -190,11 +177,7 @@ fn a_load_of_failures_only_has_failed_and_names_the_errors() {
         let text = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(text).is_ok()
     });
-    let report = load(Settings {
-        requests: Some(10),
-        duration: None,
-        ..settings(&server, 2)
-    });
+    let report = load(spec(&server.url("/file"), "--connections 2 --requests 10"));
     assert_eq!((report.requests, report.sound), (10, 0));
     let failure = report.failure().unwrap();
     assert!(
@@ -212,11 +195,7 @@ fn a_load_with_one_good_response_has_not_failed() {
             _ => false,
         },
     );
-    let report = load(Settings {
-        requests: Some(5),
-        duration: None,
-        ..settings(&server, 1)
-    });
+    let report = load(spec(&server.url("/file"), "--connections 1 --requests 5"));
     assert_eq!(report.sound, 1, "{:?}", report.errors);
     assert!(!report.errors.is_empty() && report.failure().is_none());
 }
@@ -227,7 +206,10 @@ fn a_load_without_a_response_has_failed() {
         thread::sleep(Duration::from_secs(2));
         false
     });
-    let report = load(settings(&server, 2));
+    let report = load(spec(
+        &server.url("/file"),
+        "--connections 2 --duration 500ms",
+    ));
     assert_eq!((report.requests, report.errors.len()), (0, 0));
     assert!(report.failure().unwrap().contains("to 2 requests"));
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use perpacket_load::http::{Arrivals, Settings, Shard, Spread, Workload, run};
+use perpacket_load::http::run;
 
 use crate::server::{Server, response};
-use crate::{load, settings};
+use crate::{load, spec};
 
 /// Writes a log of `lines`. Returns its directory, which is deleted when dropped, and the path of
 /// the log.
@@ -22,16 +22,6 @@ fn log(lines: &str) -> (tempfile::TempDir, PathBuf) {
 
 fn line(host: &str, second: u32, request: &str, status: u16, bytes: &str) -> String {
     format!("{host} - - [01/Jul/1995:00:00:{second:02} -0400] \"{request}\" {status} {bytes}\n")
-}
-
-/// A log that is replayed once.
-fn log_of(file: PathBuf) -> Workload {
-    Workload::Trace {
-        file,
-        objects: None,
-        spread: Spread::None,
-        repeats: false,
-    }
 }
 
 #[test]
@@ -56,13 +46,13 @@ fn a_log_is_replayed_at_its_times_with_one_connection_per_session() {
         let close = head.contains("Connection: close");
         stream.write_all(&response(b"0123456789")).is_ok() && !close
     });
-    let report = load(Settings {
-        arrivals: Arrivals::Recorded { speed: 20.0 },
-        workload: log_of(path),
-        duration: None,
-        url: server.url("/"),
-        ..settings(&server, 8)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        &format!(
+            "--connections 8 --speed 20.0 --replay {} --spread none",
+            path.display()
+        ),
+    ));
     let trace = report.trace.unwrap();
     assert_eq!(
         (
@@ -97,14 +87,14 @@ fn the_shards_of_a_log_contain_every_request_once() {
     let (_directory, path) = log(&lines.collect::<String>());
     let server = Server::of_bytes(10);
     let requests = (0..3).map(|index| {
-        load(Settings {
-            arrivals: Arrivals::Recorded { speed: 100.0 },
-            workload: log_of(path.clone()),
-            duration: None,
-            shard: Shard { index, shards: 3 },
-            url: server.url("/"),
-            ..settings(&server, 9)
-        })
+        load(spec(
+            &server.url("/"),
+            &format!(
+                "--connections 9 --speed 100.0 --replay {} --spread none --shard {}/3",
+                path.display(),
+                index + 1
+            ),
+        ))
         .requests
     });
     assert_eq!(requests.collect::<Vec<_>>(), [10, 10, 10]);
@@ -115,11 +105,13 @@ fn a_log_without_a_usable_request_is_an_error() {
     let server = Server::of_bytes(10);
     let (_directory, path) = log(&line("a", 0, "DELETE /1 HTTP/1.0", 200, "10"));
     let error = run(
-        Settings {
-            arrivals: Arrivals::Recorded { speed: 1.0 },
-            workload: log_of(path),
-            ..settings(&server, 1)
-        },
+        spec(
+            &server.url("/file"),
+            &format!(
+                "--connections 1 --speed 1.0 --replay {} --spread none",
+                path.display()
+            ),
+        ),
         &AtomicBool::new(false),
         &mut |_| (),
     )
@@ -139,12 +131,10 @@ fn six_requests() -> String {
 fn a_log_without_its_times_is_replayed_once_with_a_note() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
-    let report = load(Settings {
-        workload: log_of(path),
-        duration: None,
-        url: server.url("/"),
-        ..settings(&server, 64)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        &format!("--connections 64 --replay {} --speed max", path.display()),
+    ));
     assert_eq!((report.requests, report.errors.len()), (6, 0));
     assert_eq!(report.trace.as_ref().unwrap().begun, 6);
     let notes = report.notes.join("\n");
@@ -155,13 +145,13 @@ fn a_log_without_its_times_is_replayed_once_with_a_note() {
 fn a_replay_that_ends_early_reports_its_progress() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
-    let report = load(Settings {
-        workload: log_of(path),
-        duration: None,
-        requests: Some(4),
-        url: server.url("/"),
-        ..settings(&server, 1)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        &format!(
+            "--connections 1 --replay {} --speed max --requests 4",
+            path.display()
+        ),
+    ));
     assert_eq!(report.requests, 4);
     let notes = report.notes.join("\n");
     assert!(notes.contains("after 4 of the log's 6 requests"), "{notes}");
@@ -171,18 +161,13 @@ fn a_replay_that_ends_early_reports_its_progress() {
 fn a_repeated_log_lasts_until_the_end_of_the_run_with_a_note() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
-    let report = load(Settings {
-        workload: Workload::Trace {
-            file: path,
-            objects: None,
-            spread: Spread::None,
-            repeats: true,
-        },
-        duration: None,
-        requests: Some(15),
-        url: server.url("/"),
-        ..settings(&server, 2)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        &format!(
+            "--connections 2 --replay {} --speed max --repeat --requests 15",
+            path.display()
+        ),
+    ));
     assert_eq!(report.requests, 15);
     let notes = report.notes.join("\n");
     assert!(notes.contains("6 requests were sent 2.5 times"), "{notes}");
@@ -198,12 +183,10 @@ fn rejected_lines_are_listed_with_number_and_reason() {
     ];
     let (_directory, path) = log(&lines.concat());
     let server = Server::of_bytes(1);
-    let report = load(Settings {
-        workload: log_of(path),
-        duration: None,
-        url: server.url("/"),
-        ..settings(&server, 1)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        &format!("--connections 1 --replay {} --speed max", path.display()),
+    ));
     let trace = report.trace.as_ref().unwrap();
     let numbers: Vec<u64> = trace
         .rejected_lines
@@ -223,12 +206,10 @@ fn a_redirect_that_the_log_recorded_is_expected() {
         let text = b"HTTP/1.1 301 Moved Permanently\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(text).is_ok()
     });
-    let report = load(Settings {
-        workload: log_of(path),
-        duration: None,
-        url: server.url("/"),
-        ..settings(&server, 1)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        &format!("--connections 1 --replay {} --speed max", path.display()),
+    ));
     assert_eq!((report.sound, report.errors.len()), (1, 0));
 }
 
@@ -238,16 +219,14 @@ fn object_mappings_of_a_text_log_are_refused() {
     let objects = directory.path().join("object_mappings");
     std::fs::write(&objects, "         0 /x\n").unwrap();
     let server = Server::of_bytes(1);
-    let settings = Settings {
-        workload: Workload::Trace {
-            file: path,
-            objects: Some(objects),
-            spread: Spread::None,
-            repeats: false,
-        },
-        duration: None,
-        ..settings(&server, 1)
-    };
-    let error = run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
+    let spec = spec(
+        &server.url("/file"),
+        &format!(
+            "--connections 1 --replay {} --speed max --object-mappings {}",
+            path.display(),
+            objects.display()
+        ),
+    );
+    let error = run(spec, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("object-mappings:"), "{error}");
 }

@@ -11,22 +11,16 @@ mod server;
 mod workloads;
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use perpacket_load::http::{Report, Settings, run};
-use server::Server;
+use perpacket_load::http::{Report, Spec, run};
+use perpacket_spec::parse;
 
 /// Runs a load to its end.
-pub fn load(settings: Settings) -> Report {
-    run(settings, &AtomicBool::new(false), &mut |_| ()).unwrap()
+pub fn load(spec: Spec) -> Report {
+    run(spec, &AtomicBool::new(false), &mut |_| ()).unwrap()
 }
 
-/// Settings of half a second of load with one thread on a server's file.
-pub fn settings(server: &Server, connections: u32) -> Settings {
-    Settings {
-        threads: Some(1),
-        duration: Some(Duration::from_millis(500)),
-        timeout: Duration::from_secs(600),
-        ..Settings::new(&server.url("/file"), connections)
-    }
+/// The load of a command line, with one thread and without a time limit of requests.
+pub fn spec(url: &str, options: &str) -> Spec {
+    parse(&format!("{url} --threads 1 --timeout 600s {options}")).unwrap()
 }

@@ -3,21 +3,16 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use perpacket_load::http::{Check, Settings, Workload};
-
 use crate::server::{Server, response};
-use crate::{load, settings};
+use crate::{load, spec};
 
 #[test]
 fn a_file_of_another_size_than_the_workload_s_is_an_error() {
     let server = Server::of_bytes(5000);
-    let report = load(Settings {
-        requests: Some(200),
-        duration: None,
-        workload: Workload::WebStone,
-        url: server.url("/"),
-        ..settings(&server, 4)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        "--connections 4 --requests 200 --workload webstone",
+    ));
     let short = report.errors.get("short_body").copied().unwrap_or(0);
     // Half of WebStone's requests are for 5 KB.
     assert!((60..140).contains(&short), "{short}");
@@ -36,14 +31,10 @@ fn specweb99_requests_its_files_with_its_operations() {
         let close = head.contains("Connection: close");
         stream.write_all(cookie.as_bytes()).is_ok() && !close
     });
-    let report = load(Settings {
-        requests: Some(2000),
-        duration: None,
-        workload: Workload::SpecWeb99 { dynamic: true },
-        check: Check::None,
-        url: server.url("/"),
-        ..settings(&server, 20)
-    });
+    let report = load(spec(
+        &server.url("/"),
+        "--connections 20 --requests 2000 --workload specweb99 --dynamic --check none",
+    ));
     assert_eq!(
         (report.requests, report.errors.len()),
         (2000, 0),
@@ -78,12 +69,10 @@ fn conditional_requests_have_the_date_that_the_server_sent() {
         };
         stream.write_all(text.as_bytes()).is_ok()
     });
-    let report = load(Settings {
-        requests: Some(400),
-        duration: None,
-        conditional_share: 0.5,
-        ..settings(&server, 1)
-    });
+    let report = load(spec(
+        &server.url("/file"),
+        "--connections 1 --requests 400 --conditional 0.5",
+    ));
     // Half of 400, within four standard deviations. The first request is never conditional, because
     // the client has no date yet.
     assert!(
@@ -98,13 +87,13 @@ fn the_request_log_has_a_line_per_request() {
     let server = Server::of_bytes(10);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("requests.csv");
-    let report = load(Settings {
-        requests: Some(100),
-        duration: None,
-        threads: Some(2),
-        request_log: Some(path.clone()),
-        ..settings(&server, 2)
-    });
+    let report = load(spec(
+        &server.url("/file"),
+        &format!(
+            "--connections 2 --requests 100 --threads 2 --request-log {}",
+            path.display()
+        ),
+    ));
     let text = std::fs::read_to_string(path).unwrap();
     assert_eq!(text.lines().count() as u64, report.requests + 1);
     let columns = text.lines().next().unwrap().split(',').count();
@@ -121,12 +110,10 @@ fn connections_use_the_given_source_addresses() {
             .insert(stream.peer_addr().unwrap().ip().to_string());
         stream.write_all(&response(b"x")).is_ok()
     });
-    load(Settings {
-        requests: Some(40),
-        duration: None,
-        sources: "127.0.0.11-127.0.0.13".parse().unwrap(),
-        ..settings(&server, 6)
-    });
+    load(spec(
+        &server.url("/file"),
+        "--connections 6 --requests 40 --source 127.0.0.11-127.0.0.13",
+    ));
     let peers: Vec<_> = peers.lock().unwrap().iter().cloned().collect();
     assert_eq!(peers, ["127.0.0.11", "127.0.0.12", "127.0.0.13"]);
 }

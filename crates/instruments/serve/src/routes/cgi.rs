@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -27,8 +27,8 @@ pub struct CgiRequest {
 impl CgiRequest {
     /// Runs the program; `None` if it fails, writes too much, or exceeds the time-out of requests.
     pub fn run(&self, site: &Site) -> Option<Vec<u8>> {
-        let program = site.settings.cgi.as_ref()?;
-        let root = site.settings.root.as_ref()?;
+        let program = site.cgi.as_ref()?;
+        let root = site.spec.root.as_ref()?;
         let mut child = Command::new(&program.path)
             .args(&program.arguments)
             .env_clear()
@@ -44,7 +44,7 @@ impl CgiRequest {
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        let limit = Duration::from_secs_f64(site.settings.request_timeout_s);
+        let limit = site.spec.request_timeout.0;
         let page = read_page(&mut child, Instant::now() + limit);
         if page.is_none() {
             // The program may have ended already.

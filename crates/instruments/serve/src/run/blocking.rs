@@ -43,11 +43,11 @@ pub fn run(
     tls: Option<&Arc<rustls::ServerConfig>>,
     halt: &AtomicBool,
 ) -> io::Result<()> {
-    let settings = &worker.site.settings;
-    let buffer_bytes = BUFFER_BYTES + settings.max_header_bytes;
+    let spec = &worker.site.spec;
+    let buffer_bytes = BUFFER_BYTES + spec.max_header_bytes();
     let mut server = Blocking {
-        idle_ms: (settings.idle_timeout_s * 1000.0) as u64,
-        request_ms: (settings.request_timeout_s * 1000.0) as u64,
+        idle_ms: spec.idle_ms(),
+        request_ms: spec.request_ms(),
         worker,
         buffer: Vec::with_capacity(buffer_bytes),
         input: Vec::new(),

@@ -103,7 +103,7 @@ pub fn run(
     epoll::add(&this.epoll, this.results.wakeup(), wakeup, EventFlags::IN)?;
     let client = EventData::new_u64(LISTENER);
     epoll::add(&this.epoll, listener, client, EventFlags::IN)?;
-    let coalesce = coalescing(this.handler.worker.site.settings.coalesce_us);
+    let coalesce = coalescing(this.handler.worker.site.spec.coalesce_us());
     let mut events = Vec::with_capacity(EVENTS);
     while !halt.load(Ordering::Relaxed) {
         events.clear();

@@ -70,18 +70,17 @@ impl ConnectionHandler {
     /// A handler around a worker. Without `jobs`, the loop reads files itself.
     pub fn new(mut worker: Worker, jobs: Option<JobSender>) -> Self {
         worker.shares_thread = true;
-        let settings = &worker.site.settings;
+        let spec = &worker.site.spec;
         // A partial head is copied to the front and must leave room for more.
-        let buffer_bytes = BUFFER_BYTES.max(2 * settings.max_header_bytes);
-        let milliseconds = |seconds: f64| (seconds * 1000.0) as u64;
+        let buffer_bytes = BUFFER_BYTES.max(2 * spec.max_header_bytes());
         Self {
             next_deadline_ms: u64::MAX,
             jobs,
             buffer: Vec::with_capacity(buffer_bytes),
             out: Box::default(),
             spares: Vec::new(),
-            idle_ms: milliseconds(settings.idle_timeout_s),
-            request_ms: milliseconds(settings.request_timeout_s),
+            idle_ms: spec.idle_ms(),
+            request_ms: spec.request_ms(),
             worker,
         }
     }

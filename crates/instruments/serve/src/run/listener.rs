@@ -9,21 +9,21 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, acceptfrom_with, recv, send
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::ServeError;
-use crate::settings::Settings;
+use crate::spec::Spec;
 
 /// Maximum number of connections that wait for an accept. The kernel limits it to
 /// `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
 /// Opens `count` listening sockets at one address. The kernel distributes the clients among them.
-pub fn listen(settings: &Settings, count: usize) -> Result<(Vec<OwnedFd>, SocketAddr), ServeError> {
+pub fn listen(spec: &Spec, count: usize) -> Result<(Vec<OwnedFd>, SocketAddr), ServeError> {
     let fault = |source| ServeError::Listen {
-        address: settings.listen.to_string(),
+        address: spec.listen.to_string(),
         source,
     };
     // Bind once without SO_REUSEPORT to detect a port in use. With SO_REUSEPORT, the port could
     // already belong to another process of this user.
-    let first = bind(settings.listen, false).map_err(fault)?;
+    let first = bind(spec.listen, false).map_err(fault)?;
     let address = first
         .local_addr()
         .map_err(fault)?

@@ -28,8 +28,10 @@ use crate::error::ServeError;
 use crate::files::cache::{Cache, CacheHandle};
 use crate::files::helper_threads::{HELPER_THREADS, HelperThreads, JobResults};
 use crate::report::{Report, Reporter};
-use crate::settings::{Architecture, Settings};
+use perpacket_spec::{Switch, Whole};
+
 use crate::site::Site;
+use crate::spec::{Architecture, CgiProgram, Spec};
 use crate::worker::Worker;
 
 /// Descriptors reserved for files, listeners and polling. Connections may not use them.
@@ -51,23 +53,30 @@ impl Server {
     /// Binds, opens the root folder, reads the certificate, and drops root privileges.
     ///
     /// # Errors
-    /// A setting is invalid, or the machine refuses it.
-    pub fn bind(settings: Settings) -> Result<Self, ServeError> {
-        settings.check()?;
-        if settings.architecture == Architecture::Uring {
+    /// The machine refuses an option.
+    pub fn bind(spec: Spec, cgi: Option<CgiProgram>) -> Result<Self, ServeError> {
+        if spec.architecture == Architecture::Uring {
             uring::probe()?;
         }
-        let limit = connection_limit(&settings)?;
-        let usable = pinning::loop_count(&settings.cores)?;
-        let (workers, listening) = match settings.architecture {
+        let limit = connection_limit(&spec)?;
+        let usable = pinning::loop_count(spec.cores())?;
+        let (workers, listening) = match spec.architecture {
             Architecture::Events | Architecture::Single | Architecture::Uring => (usable, usable),
-            Architecture::Threads | Architecture::Processes => (settings.threads, 1),
+            Architecture::Threads | Architecture::Processes => {
+                (spec.threads.map_or(1, Whole::count), 1)
+            }
         };
-        let (listeners, local_address) = listener::listen(&settings, listening)?;
-        let tls = settings.tls.as_ref().map(tls::configure).transpose()?;
+        let (listeners, local_address) = listener::listen(&spec, listening)?;
+        let tls = match (&spec.tls_cert, &spec.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let resumption = spec.tls_resumption != Some(Switch::Off);
+                Some(tls::configure(certificate, key, resumption)?)
+            }
+            _ => None,
+        };
         let counters = SharedTable::new(workers + HELPER_THREADS)
             .map_err(ServeError::system("memory for counters"))?;
-        let site = Site::new(settings, Arc::new(counters), limit)?;
+        let site = Site::new(spec, cgi, Arc::new(counters), limit)?;
         user::drop_root(&site)?;
         Ok(Self {
             site: Arc::new(site),
@@ -95,7 +104,7 @@ impl Server {
     /// # Errors
     /// A worker cannot start, or fails.
     pub fn run(self, stop: &AtomicBool) -> Result<Report, ServeError> {
-        match self.site.settings.architecture {
+        match self.site.spec.architecture {
             Architecture::Events | Architecture::Single | Architecture::Uring => {
                 self.run_loops(stop)?;
             }
@@ -107,7 +116,7 @@ impl Server {
 
     /// Runs a loop for each listener, with helper threads except in `single`.
     fn run_loops(&self, stop: &AtomicBool) -> Result<(), ServeError> {
-        let architecture = self.site.settings.architecture;
+        let architecture = self.site.spec.architecture;
         let mut job_results = Vec::new();
         for _ in &self.listeners {
             let results = JobResults::new().map_err(ServeError::system("an eventfd"))?;
@@ -145,7 +154,7 @@ impl Server {
 
     /// Runs threads that share a listener and a cache.
     fn run_threads(&self, stop: &AtomicBool) -> Result<(), ServeError> {
-        let cache = Arc::new(Mutex::new(Cache::new(self.site.settings.cache_bytes)));
+        let cache = Arc::new(Mutex::new(Cache::new(self.site.spec.cache_bytes())));
         let halt = AtomicBool::new(false);
         let listener = &self.listeners[0];
         blocking::prepare(listener)?;
@@ -172,7 +181,7 @@ impl Server {
     where
         W: FnOnce() -> io::Result<()> + Send + 'a,
     {
-        let cores = &self.site.settings.cores;
+        let cores = self.site.spec.cores();
         let first_fault = Mutex::new(None);
         let record = |fault| {
             let mut first = first_fault.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +236,7 @@ impl Server {
     }
 
     fn own_cache(&self) -> CacheHandle {
-        CacheHandle::Own(Box::new(Cache::new(self.site.settings.cache_bytes)))
+        CacheHandle::Own(Box::new(Cache::new(self.site.spec.cache_bytes())))
     }
 }
 
@@ -240,10 +249,10 @@ fn wait() {
 
 /// Raises the limit of descriptors as far as possible. Returns the number of connections that the
 /// limit allows.
-fn connection_limit(settings: &Settings) -> Result<usize, ServeError> {
+fn connection_limit(spec: &Spec) -> Result<usize, ServeError> {
     let descriptors = descriptors::raise(u64::MAX);
-    match settings.max_connections {
-        Some(connections) => Ok(connections),
+    match spec.max_connections {
+        Some(connections) => Ok(connections.count()),
         None if descriptors <= RESERVED_DESCRIPTORS => Err(ServeError::Lacking {
             what: "descriptors",
             problem: format!(

@@ -86,7 +86,7 @@ fn serve(server: &Server, slot: usize, stop: &AtomicBool, parent: Pid) -> io::Re
     if getppid() != Some(parent) {
         return Ok(());
     }
-    pinning::pin(pinning::core_of(&server.site.settings.cores, slot))?;
+    pinning::pin(pinning::core_of(server.site.spec.cores(), slot))?;
     let worker = server.worker(slot, server.own_cache(), false);
     let listener: &OwnedFd = &server.listeners[0];
     let tls: Option<&Arc<rustls::ServerConfig>> = server.tls.as_ref();

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -12,7 +13,6 @@ use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
 use crate::counters::Counters;
 use crate::error::ServeError;
 use crate::send_queue::{SendQueue, SendStatus};
-use crate::settings::TlsSettings;
 
 /// Maximum number of plain bytes that a session encrypts before it sends: four full records.
 const BUFFER_BYTES: usize = 65_536;
@@ -23,18 +23,24 @@ const FILE_BYTES: usize = 16_384;
 /// Maximum number of slices of one writev.
 const SLICES: usize = 32;
 
-/// Reads the certificate and the key.
-pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError> {
-    let fault = |option, path: &std::path::Path, problem: String| ServeError::File {
+/// Reads the certificate and the key. `resumption`: whether clients may resume sessions (session IDs, and
+/// tickets of TLS 1.3).
+pub fn configure(
+    certificate: &Path,
+    key: &Path,
+    resumption: bool,
+) -> Result<Arc<ServerConfig>, ServeError> {
+    let key_file = key;
+    let fault = |option, path: &Path, problem: String| ServeError::File {
         option,
         path: path.to_owned(),
         problem,
     };
-    let certificates = CertificateDer::pem_file_iter(&settings.certificate)
+    let certificates = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| fault("--tls-cert", &settings.certificate, error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_file(&settings.key)
-        .map_err(|error| fault("--tls-key", &settings.key, error.to_string()))?;
+        .map_err(|error| fault("--tls-cert", certificate, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(key_file)
+        .map_err(|error| fault("--tls-key", key_file, error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
@@ -43,12 +49,12 @@ pub fn configure(settings: &TlsSettings) -> Result<Arc<ServerConfig>, ServeError
                 .with_no_client_auth()
                 .with_single_cert(certificates, key)
         })
-        .map_err(|error| fault("--tls-cert", &settings.certificate, error.to_string()))?;
+        .map_err(|error| fault("--tls-cert", certificate, error.to_string()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-    if settings.resumption {
+    if resumption {
         // Tickets work across workers: threads share the key, and processes inherit it.
         config.ticketer = rustls::crypto::ring::Ticketer::new()
-            .map_err(|error| fault("--tls-key", &settings.key, error.to_string()))?;
+            .map_err(|error| fault("--tls-key", key_file, error.to_string()))?;
     } else {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;

@@ -6,9 +6,9 @@ use rustix::fs::{Access, AtFlags, accessat};
 use crate::error::ServeError;
 use crate::site::Site;
 
-/// Becomes the user of the settings, if this process runs as root.
+/// Becomes the user of the spec, if this process runs as root.
 pub fn drop_root(site: &Site) -> Result<(), ServeError> {
-    let became = user::drop_root(site.settings.user.as_deref()).map_err(|error| match error {
+    let became = user::drop_root(site.spec.user.as_deref()).map_err(|error| match error {
         UserError::System { action, source } => ServeError::system(action)(source),
         UserError::NotRoot | UserError::Unknown(_) => ServeError::Setting {
             setting: "--user",
@@ -25,7 +25,7 @@ fn check_root(site: &Site, user: &str) -> Result<(), ServeError> {
     };
     let access = Access::READ_OK | Access::EXEC_OK;
     accessat(root.folder(), ".", access, AtFlags::EACCESS).map_err(|error| ServeError::Unreadable {
-        path: site.settings.root.clone().unwrap_or_default(),
+        path: site.spec.root.clone().unwrap_or_default(),
         user: user.to_owned(),
         source: error.into(),
     })

@@ -224,7 +224,7 @@ impl Worker {
         http: &HttpState,
         out: &mut SendQueue,
     ) -> Handled {
-        if self.site.settings.cgi.is_none() {
+        if self.site.cgi.is_none() {
             let why = "this server has no CGI program";
             self.send_error(request, Status::NotImplemented, why, out);
             return Handled::Done;

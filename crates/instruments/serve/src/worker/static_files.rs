@@ -38,7 +38,7 @@ impl Worker {
             return self.answer_report(request, out);
         }
         let route = route_of(path, query);
-        if let Some(route) = route.filter(|_| self.site.settings.routes) {
+        if let Some(route) = route.filter(|_| self.site.spec.routes) {
             return self.dispatch_route(request, route, (query, body), http, out);
         }
         if !matches!(request.method, Method::Get | Method::Head) {

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use perpacket_serve::{Architecture, Report, Reporter, Server, Settings};
+use perpacket_serve::{Architecture, Report, Reporter, Server, Spec};
+use perpacket_spec::{CpuList, RunsOn, parse};
 
 /// Longest wait of a test. It is far longer than any test needs.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(600);
@@ -32,15 +33,23 @@ pub struct Started {
     thread: Option<JoinHandle<Report>>,
 }
 
-/// Settings for tests: few threads, a free port, all routes, no change of user.
-pub fn settings(architecture: Architecture) -> Settings {
-    Settings {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        architecture,
-        threads: 4,
-        routes: true,
-        user: is_root().then(|| "root".to_owned()),
-        ..Settings::default()
+/// The server of a command line with a free port, all routes and no change of user, over this folder until
+/// [`Started::over`] replaces it.
+pub fn spec(architecture: Architecture) -> Spec {
+    let user = if is_root() { "--user root" } else { "" };
+    let name = architecture.name();
+    let line = format!("--listen 127.0.0.1:0 --routes --root . {user} --architecture {name}");
+    let pool = match architecture {
+        Architecture::Threads | Architecture::Processes => " --threads 4",
+        _ => "",
+    };
+    parse(&(line + pool)).unwrap()
+}
+
+/// One CPU to run on.
+pub fn on_cpu(cpu: usize) -> RunsOn {
+    RunsOn {
+        cpus: Some(CpuList(vec![cpu])),
     }
 }
 
@@ -50,25 +59,23 @@ fn is_root() -> bool {
 
 impl Started {
     /// Starts a server over a folder with `index.html`, `a.txt` (612 bytes) and `large` (3 MiB).
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(spec: Spec) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("index.html"), "<p>index").unwrap();
         fs::write(folder.path().join("a.txt"), pattern(612)).unwrap();
         fs::write(folder.path().join("large"), pattern(3 << 20)).unwrap();
-        Self::over(folder, settings)
+        Self::over(folder, spec)
     }
 
     /// Starts a server over a folder.
-    pub fn over(folder: tempfile::TempDir, settings: Settings) -> Self {
-        let root = settings
-            .root
-            .clone()
-            .unwrap_or_else(|| folder.path().to_owned());
-        let server = Server::bind(Settings {
+    pub fn over(folder: tempfile::TempDir, spec: Spec) -> Self {
+        let root = spec.root.filter(|root| root != Path::new("."));
+        let root = root.unwrap_or_else(|| folder.path().to_owned());
+        let spec = Spec {
             root: Some(root),
-            ..settings
-        })
-        .unwrap();
+            ..spec
+        };
+        let server = Server::bind(spec, None).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (address, reporter) = (server.local_address(), server.reporter());
         let flag = Arc::clone(&stop);

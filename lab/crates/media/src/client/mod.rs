@@ -5,6 +5,7 @@
 
 mod player;
 mod report;
+mod spec;
 mod stream;
 
 use std::io;
@@ -13,15 +14,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use perpacket_linux::clock::{monotonic_ns, realtime_ns};
 use perpacket_linux::{affinity, descriptors};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
 pub use report::{Reason, Report, Spread, StreamReport};
+pub use spec::Spec;
 
 use player::{Action, Client, Outcome, Phase, SocketKind};
 use stream::ReceivedStream;
@@ -33,7 +37,7 @@ const RTSP_PORT: u16 = 554;
 pub const PLACEHOLDER: &str = "{}";
 
 /// The lower transport of RTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// UDP datagrams.
@@ -43,40 +47,13 @@ pub enum Transport {
 }
 
 /// The media that clients play.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
     /// All clients play the same medium.
     Unique,
     /// Each client plays the next medium.
     Multiple,
-}
-
-/// Options of a run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// `rtsp://HOST[:PORT]/PATH`. The number of the medium, in five digits, replaces `{}`.
-    pub url: String,
-    /// Number of clients.
-    pub clients: usize,
-    /// Time over which the clients start, evenly.
-    pub ramp: Duration,
-    /// Time between the ramp and the measured window.
-    pub warmup: Duration,
-    /// The measured window.
-    pub duration: Duration,
-    /// The media that clients play.
-    pub distribution: Distribution,
-    /// Number of media in `multiple`.
-    pub files: u32,
-    /// Number of the first medium.
-    pub first_file: u32,
-    /// The lower transport of RTP.
-    pub transport: Transport,
-    /// Compare every byte with the synthesized stream.
-    pub check: bool,
-    /// CPUs of the clients; empty for all.
-    pub cpus: Vec<usize>,
 }
 
 /// The reason why a run cannot start.
@@ -190,7 +167,7 @@ fn server_of(url: &str) -> Result<SocketAddr, Error> {
 
 /// A run of all clients.
 struct Run<'a> {
-    options: &'a Options,
+    spec: &'a Spec,
     server: SocketAddr,
     clients: Vec<Client>,
     poll: OwnedFd,
@@ -208,26 +185,26 @@ struct Run<'a> {
 /// The URL, the host or the CPUs cannot be used, or the limit of open files is too low. The report
 /// has the failures of clients.
 pub fn run(
-    options: &Options,
+    spec: &Spec,
     stop: &AtomicBool,
     on_progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, Error> {
-    if options.distribution == Distribution::Multiple && !options.url.contains(PLACEHOLDER) {
+    if spec.distribution == Distribution::Multiple && !spec.url.contains(PLACEHOLDER) {
         return Err(Error::Url {
-            url: options.url.clone(),
+            url: spec.url.clone(),
             expected: "a URL with `{}`, which the number of the medium replaces",
         });
     }
-    let server = server_of(&options.url)?;
-    affinity::bind(&options.cpus).map_err(|error| Error::Cpus {
-        cpus: options.cpus.clone(),
+    let server = server_of(&spec.url)?;
+    affinity::bind(spec.runs_on.list()).map_err(|error| Error::Cpus {
+        cpus: spec.runs_on.list().to_vec(),
         error,
     })?;
-    ensure_descriptors(options.clients)?;
-    let mut run = Run::new(options, server)?;
+    ensure_descriptors(spec.clients.count())?;
+    let mut run = Run::new(spec, server)?;
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4);
-    let window_ns = run.started_ns + nanoseconds(options.ramp) + nanoseconds(options.warmup);
-    let end_ns = window_ns + nanoseconds(options.duration);
+    let window_ns = run.started_ns + nanoseconds(spec.ramp.0) + nanoseconds(spec.window.warmup());
+    let end_ns = window_ns + nanoseconds(spec.window.duration().unwrap_or_default());
     let total_s = (end_ns - run.started_ns) as f64 / 1e9;
     let mut progress_ns = run.started_ns;
     run.run_until(window_ns, stop, &mut |run, now_ns| {
@@ -243,7 +220,7 @@ pub fn run(
     })?;
     let window_s = (monotonic_ns() - opened_ns) as f64 / 1e9;
     let interrupted = stop.load(Ordering::Relaxed);
-    let report = Report::new(options, &run.clients, &run.lateness, window_s, interrupted);
+    let report = Report::new(spec, &run.clients, &run.lateness, window_s, interrupted);
     run.tear_down_all()?;
     Ok(report)
 }
@@ -271,21 +248,21 @@ fn report_progress(
 }
 
 impl<'a> Run<'a> {
-    fn new(options: &'a Options, server: SocketAddr) -> Result<Self, Error> {
-        let mut clients = Vec::with_capacity(options.clients);
-        for number in 0..options.clients as u32 {
-            let file = match options.distribution {
-                Distribution::Unique => options.first_file,
-                Distribution::Multiple => options.first_file + number % options.files.max(1),
+    fn new(spec: &'a Spec, server: SocketAddr) -> Result<Self, Error> {
+        let mut clients = Vec::with_capacity(spec.clients.count());
+        for number in 0..spec.clients.get() {
+            let file = match spec.distribution {
+                Distribution::Unique => spec.first_file(),
+                Distribution::Multiple => spec.first_file() + number % spec.files().max(1),
             };
-            let has_number = options.url.contains(PLACEHOLDER);
-            let url = options.url.replace(PLACEHOLDER, &format!("{file:05}"));
-            let received = ReceivedStream::new(options.check, has_number.then_some(file))?;
-            clients.push(Client::new(url, options.transport, received, number));
+            let has_number = spec.url.contains(PLACEHOLDER);
+            let url = spec.url.replace(PLACEHOLDER, &format!("{file:05}"));
+            let received = ReceivedStream::new(spec.check, has_number.then_some(file))?;
+            clients.push(Client::new(url, spec.transport, received, number));
         }
         let started_ns = monotonic_ns();
         Ok(Self {
-            options,
+            spec,
             server,
             clients,
             poll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
@@ -330,7 +307,7 @@ impl<'a> Run<'a> {
         if self.started_clients == self.clients.len() {
             return u64::MAX;
         }
-        let ramp_ns = self.options.ramp.as_nanos();
+        let ramp_ns = self.spec.ramp.0.as_nanos();
         let share = ramp_ns * self.started_clients as u128 / self.clients.len() as u128;
         self.started_ns + share as u64
     }
@@ -358,8 +335,8 @@ impl<'a> Run<'a> {
     /// process, and a server on the same machine would pay for the wake-up. The kernel records the
     /// arrival of packets, so a later read does not change the results.
     fn poll_once(&mut self, events: &mut Vec<epoll::Event>, wait_ns: u64) -> Result<(), Error> {
-        let is_crowded = self.started_clients >= BATCHED_FROM_CLIENTS
-            && self.options.transport == Transport::Udp;
+        let is_crowded =
+            self.started_clients >= BATCHED_FROM_CLIENTS && self.spec.transport == Transport::Udp;
         let wait_ns = if is_crowded && events.len() < EVENTS {
             std::thread::sleep(Duration::from_nanos(wait_ns.min(BATCH_INTERVAL_NS)));
             0

@@ -8,7 +8,7 @@ use perpacket_linux::clock::process_cpu_ns;
 use serde::Serialize;
 
 use super::player::{Client, Outcome};
-use super::{Distribution, Options, Transport};
+use super::{Distribution, Spec, Transport};
 use crate::percentiles::Percentiles;
 
 /// Statistics over streams.
@@ -160,7 +160,7 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(
-        options: &Options,
+        spec: &Spec,
         clients: &[Client],
         lateness: &Histogram<u64>,
         window_s: f64,
@@ -192,8 +192,8 @@ impl Report {
         Self {
             schema: 1,
             clients: clients.len(),
-            distribution: options.distribution,
-            transport: options.transport,
+            distribution: spec.distribution,
+            transport: spec.transport,
             window_s,
             interrupted,
             played: number("played"),
@@ -209,7 +209,7 @@ impl Report {
             reordered: sum(|stream| stream.reordered),
             duplicates: sum(|stream| stream.duplicates),
             strangers: clients.iter().map(|client| client.received.strangers).sum(),
-            checked: options.check,
+            checked: spec.check,
             packets_checked: clients.iter().map(|client| client.received.checked).sum(),
             content_errors: sum(|stream| stream.content_errors),
             lateness_us,

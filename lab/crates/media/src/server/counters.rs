@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::lateness::Lateness;
 use super::readers::ReadCounts;
-use super::{Buffering, Options};
+use super::{Buffering, Spec};
 use crate::percentiles::Percentiles;
 
 /// Counters that all threads of the server share.
@@ -164,15 +164,15 @@ pub struct ContextSwitches {
 
 impl Counters {
     /// The report at this time.
-    pub(super) fn report(&self, options: &Options, started: Instant, reads: &ReadCounts) -> Report {
+    pub(super) fn report(&self, spec: &Spec, started: Instant, reads: &ReadCounts) -> Report {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         let usage = Usage::of_process();
         Report {
             schema: 1,
-            buffering: options.buffering,
-            buffer_packets: options.buffer_packets,
-            read_delay_ms: options.read_delay.as_millis() as u64,
-            cores: options.cores.clone(),
+            buffering: spec.buffering,
+            buffer_packets: spec.buffer_packets(),
+            read_delay_ms: spec.read_delay.0.as_millis() as u64,
+            cores: spec.runs_on.list().to_vec(),
             uptime_s: started.elapsed().as_secs_f64(),
             connections: read(&self.connections),
             connections_open: read(&self.connections_open),

@@ -233,7 +233,7 @@ impl EventLoop {
         let counters = Arc::clone(&self.shared.counters);
         let limit = self
             .shared
-            .options
+            .spec
             .max_sessions
             .saturating_add(SPARE_CONNECTIONS);
         for _ in 0..ACCEPTS {
@@ -490,7 +490,7 @@ impl EventLoop {
             let overload = self.shared.counters.lateness.read_overload();
             self.shared.overloaded.store(overload, Relaxed);
         }
-        let timeout_ns = u64::try_from(self.shared.options.session_timeout.as_nanos());
+        let timeout_ns = u64::try_from(self.shared.spec.session_timeout.0.as_nanos());
         let timeout_ns = timeout_ns.unwrap_or(u64::MAX);
         let unix_ns = realtime_ns();
         for index in (part as usize..self.connections.len()).step_by(CHECK_PARTS as usize) {

@@ -18,6 +18,7 @@ mod protocol;
 mod readers;
 mod session;
 mod sockets;
+mod spec;
 mod stream;
 mod threads;
 
@@ -28,15 +29,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use clap::ValueEnum;
 use perpacket_linux::user::{UserError, drop_root};
 use perpacket_linux::{affinity, descriptors};
 use rustix::process::{Resource, Rlimit, setrlimit};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
 pub use counters::{ContextSwitches, PageFaults, Report, Rtcp};
+pub use spec::Spec;
 
 use counters::Counters;
 use event_loop::EventLoop;
@@ -45,77 +49,20 @@ use mailbox::Mailbox;
 use readers::{ReaderQueue, Readers};
 
 /// How the server moves media from the disk to the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Buffering {
-    /// One thread per stream reads each packet when it is due, then sends it.
+    /// One thread per stream reads each packet when it is due, then sends it: the published baseline.
     Unbuffered,
     /// One thread per stream reads a buffer, then sends it.
     Single,
-    /// Per stream, one thread fills a buffer while another thread sends the other buffer.
+    /// Two threads and two buffers per stream: the published design. One thread fills a buffer while the
+    /// other sends.
     Double,
-    /// One event loop per CPU sends all streams, from blocks that reader threads read ahead.
+    /// One event loop per CPU; all streams share the blocks of files, which reader threads read ahead.
     Shared,
-    /// Like `shared`, from the pages of mapped files.
+    /// Like `shared`, from mapped files.
     Mapped,
-}
-
-/// Options of a server.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The folder of the files.
-    pub root: PathBuf,
-    /// Address for RTSP; port 0 selects a free one.
-    pub listen: SocketAddr,
-    /// The user that the server switches to if root started it. `None` is `nobody`.
-    pub user: Option<String>,
-    /// How the server moves media from the disk to the sender.
-    pub buffering: Buffering,
-    /// Packets in a buffer of `single` and `double`.
-    pub buffer_packets: u32,
-    /// CPUs, with one event loop on each. If empty, one event loop runs on any CPU.
-    pub cores: Vec<usize>,
-    /// Highest number of sessions. A SETUP beyond it gets a response with status 453.
-    pub max_sessions: u64,
-    /// Highest payload rate of all streams. A PLAY beyond it gets a response with status 453.
-    pub max_rate_bps: u64,
-    /// Limit of lateness. While more than 1 % of the packets leave later than this, a PLAY gets a
-    /// response with status 453.
-    pub max_lateness: Duration,
-    /// Sessions and connections end after this time without a message.
-    pub session_timeout: Duration,
-    /// Additional time of every read, to emulate a slow disk.
-    pub read_delay: Duration,
-    /// Reader threads of `shared` and `mapped`.
-    pub readers: usize,
-    /// Size of the cache of blocks for later viewers.
-    pub cache_bytes: usize,
-    /// At high rates, a packet may leave up to this time before it is due, together with another
-    /// packet.
-    pub ahead: Duration,
-}
-
-impl Options {
-    /// The defaults for a folder and an address.
-    #[must_use]
-    pub fn new(root: PathBuf, listen: SocketAddr) -> Self {
-        Self {
-            root,
-            listen,
-            user: None,
-            buffering: Buffering::Shared,
-            buffer_packets: 10,
-            cores: Vec::new(),
-            max_sessions: 20_000,
-            max_rate_bps: u64::MAX,
-            max_lateness: Duration::from_millis(50),
-            session_timeout: Duration::from_secs(60),
-            read_delay: Duration::ZERO,
-            readers: 8,
-            cache_bytes: 256 * 1024 * 1024,
-            ahead: Duration::from_millis(250),
-        }
-    }
 }
 
 /// The reason why the server cannot start.
@@ -154,7 +101,7 @@ pub enum Error {
 
 /// State that all threads of a server share.
 struct Shared {
-    options: Options,
+    spec: Spec,
     counters: Arc<Counters>,
     readers: ReaderQueue,
     stopped: AtomicBool,
@@ -184,8 +131,8 @@ impl Server {
     ///
     /// # Errors
     /// The folder, the address, the user or a CPU cannot be used, or the system has no more threads.
-    pub fn start(options: Options) -> Result<Self, Error> {
-        let sessions = options.max_sessions;
+    pub fn start(spec: Spec) -> Result<Self, Error> {
+        let sessions = spec.max_sessions;
         // If the limit cannot be raised this far, connections are refused when descriptors run out.
         descriptors::raise(sessions.saturating_mul(DESCRIPTORS_PER_SESSION) + OTHER_DESCRIPTORS);
         // The threads of streams count against the process limit of the user that root becomes.
@@ -195,35 +142,35 @@ impl Server {
             maximum: None,
         };
         let _ = setrlimit(Resource::Nproc, unlimited);
-        let maps_files = options.buffering == Buffering::Mapped;
-        let library = Library::new(&options.root, maps_files).map_err(|error| Error::Root {
-            path: options.root.clone(),
+        let maps_files = spec.buffering == Buffering::Mapped;
+        let library = Library::new(&spec.root, maps_files).map_err(|error| Error::Root {
+            path: spec.root.clone(),
             error,
         })?;
         let library = Arc::new(library);
         let readers = Readers::start(
-            options.readers,
+            spec.readers(),
             Arc::clone(&library),
-            options.cache_bytes,
-            options.read_delay,
+            spec.cache_bytes(),
+            spec.read_delay.0,
         )?;
-        let limit_ns = u64::try_from(options.max_lateness.as_nanos()).unwrap_or(u64::MAX);
+        let limit_ns = u64::try_from(spec.max_lateness.0.as_nanos()).unwrap_or(u64::MAX);
         let shared = Arc::new(Shared {
             counters: Arc::new(Counters::new(limit_ns)),
             readers: readers.queue(),
             stopped: AtomicBool::new(false),
             overloaded: AtomicBool::new(false),
-            options,
+            spec,
         });
         let mut server = Self {
-            address: shared.options.listen,
+            address: shared.spec.listen,
             shared,
             started: Instant::now(),
             mailboxes: Vec::new(),
             threads: Vec::new(),
             _readers: readers,
         };
-        let cores = match &server.shared.options.cores[..] {
+        let cores = match server.shared.spec.runs_on.list() {
             [] => vec![None],
             cores => cores.iter().copied().map(Some).collect(),
         };
@@ -236,10 +183,10 @@ impl Server {
         }
         // Drop privileges only after the address is bound, because only root may bind ports below
         // 1024.
-        let options = &server.shared.options;
-        if let Some(user) = drop_root(options.user.as_deref())? {
+        let spec = &server.shared.spec;
+        if let Some(user) = drop_root(spec.user.as_deref())? {
             library.check_access().map_err(|error| Error::Unreadable {
-                path: options.root.clone(),
+                path: spec.root.clone(),
                 user: user.to_owned(),
                 error,
             })?;
@@ -283,8 +230,8 @@ impl Server {
     #[must_use]
     pub fn report(&self) -> Report {
         let reads = self.shared.readers.counts();
-        let options = &self.shared.options;
-        self.shared.counters.report(options, self.started, reads)
+        let spec = &self.shared.spec;
+        self.shared.counters.report(spec, self.started, reads)
     }
 
     /// Ends all sessions and threads.

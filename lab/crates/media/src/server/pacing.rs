@@ -75,7 +75,7 @@ impl EventLoop {
     /// Sends the due packets.
     fn send_due(&mut self, token: u64, session: &mut Session) -> Pace {
         let batch = self.batch();
-        let ahead_ns = u64::try_from(self.shared.options.ahead.as_nanos()).unwrap_or(u64::MAX);
+        let ahead_ns = u64::try_from(self.shared.spec.ahead().as_nanos()).unwrap_or(u64::MAX);
         loop {
             self.read_ahead(token, session);
             let Sender::EventLoop {

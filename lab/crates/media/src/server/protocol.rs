@@ -158,7 +158,7 @@ impl EventLoop {
         if let Some(session) = &connection.session
             && reply.status == Status::Ok
         {
-            let timeout_s = self.shared.options.session_timeout.as_secs();
+            let timeout_s = self.shared.spec.session_timeout.0.as_secs();
             let value = format!("{};timeout={timeout_s}", session.name);
             reply.headers.push(("Session", value));
         }
@@ -225,8 +225,8 @@ impl EventLoop {
             return Reply::new(Status::UnsupportedTransport);
         };
         self.end_session(connection);
-        let (counters, options) = (&self.shared.counters, &self.shared.options);
-        if counters.sessions_open.fetch_add(1, Relaxed) >= options.max_sessions {
+        let (counters, spec) = (&self.shared.counters, &self.shared.spec);
+        if counters.sessions_open.fetch_add(1, Relaxed) >= spec.max_sessions {
             counters.sessions_open.fetch_sub(1, Relaxed);
             return Reply::new(Status::NotEnoughBandwidth);
         }
@@ -283,7 +283,7 @@ impl EventLoop {
         let counters = Arc::clone(&self.shared.counters);
         let name = medium.name.clone();
         let stream = Stream::new(medium, destination, origin, counters);
-        let sender = match self.shared.options.buffering {
+        let sender = match self.shared.spec.buffering {
             Buffering::Unbuffered | Buffering::Single | Buffering::Double => Sender::Threads {
                 stream: Arc::new(Mutex::new(stream)),
                 threads: None,
@@ -379,8 +379,8 @@ impl EventLoop {
                 self.runs += 1;
                 let task = StreamTask {
                     stream: Arc::clone(stream),
-                    buffering: self.shared.options.buffering,
-                    buffer_packets: self.shared.options.buffer_packets,
+                    buffering: self.shared.spec.buffering,
+                    buffer_packets: self.shared.spec.buffer_packets(),
                     readers: self.shared.readers.clone(),
                     counters: Arc::clone(&self.shared.counters),
                     mailbox: Arc::clone(&self.mailbox),
@@ -401,12 +401,12 @@ impl EventLoop {
 
     /// Adds the rate of a stream, unless the sum would be above the limit.
     fn admit_rate(&self, rate_bps: u64) -> bool {
-        let (counters, options) = (&self.shared.counters, &self.shared.options);
+        let (counters, spec) = (&self.shared.counters, &self.shared.spec);
         if self.shared.overloaded.load(Relaxed) {
             return false;
         }
         let before = counters.rate_bps.fetch_add(rate_bps, Relaxed);
-        let is_admitted = before.saturating_add(rate_bps) <= options.max_rate_bps;
+        let is_admitted = before.saturating_add(rate_bps) <= spec.max_rate_bps();
         if is_admitted {
             count(&counters.playing);
         } else {

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use perpacket_media::server::{Buffering, Options, Report, Server};
+use perpacket_media::server::{Buffering, Report, Server, Spec};
 use perpacket_media::wire::Header;
 use perpacket_media::wire::synthesis::Stream;
+use perpacket_spec::parse;
 use rustix::process::geteuid;
 
 pub const STREAM: Stream = Stream {
@@ -53,15 +54,18 @@ pub fn synthesized(stream: Stream, seconds: f64) -> Vec<u8> {
     packets.flat_map(|index| stream.packet(index)).collect()
 }
 
-pub fn serve(folder: &Folder, change: impl FnOnce(&mut Options)) -> Server {
-    let mut options = Options::new(folder.0.clone(), "127.0.0.1:0".parse().unwrap());
-    // The server runs in the process of the tests, which must not change its user.
-    options.user = geteuid().is_root().then(|| "root".to_owned());
-    // On a busy machine, packets leave late. With the default limit the server would refuse
-    // streams.
-    options.max_lateness = Duration::from_secs(3600);
-    change(&mut options);
-    Server::start(options).unwrap()
+pub fn serve(folder: &Folder, change: impl FnOnce(&mut Spec)) -> Server {
+    let user = if geteuid().is_root() {
+        "--user root"
+    } else {
+        ""
+    };
+    let root = folder.0.display();
+    // A busy machine may be late.
+    let line = format!("--root {root} --listen 127.0.0.1:0 --max-lateness 1h {user}");
+    let mut spec: Spec = parse(&line).unwrap();
+    change(&mut spec);
+    Server::start(spec).unwrap()
 }
 
 /// Waits for a report for which `what` returns true.

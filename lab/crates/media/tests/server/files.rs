@@ -4,6 +4,8 @@ use std::fs;
 
 use perpacket_media::wire::synthesis::Stream;
 
+use perpacket_spec::Size;
+
 use super::client::{BUFFERINGS, Client, Folder, STREAM, receive, serve, synthesized, wait_for};
 
 #[test]
@@ -34,9 +36,9 @@ fn a_file_that_shrinks_while_it_plays_ends_its_stream_only() {
     for buffering in BUFFERINGS {
         let folder = Folder::new();
         folder.write("cut.ts", &synthesized(STREAM, 10.0));
-        let server = serve(&folder, |options| {
-            options.buffering = buffering;
-            options.cache_bytes = 0;
+        let server = serve(&folder, |spec| {
+            spec.buffering = buffering;
+            spec.cache_size = Some(Size(0));
         });
         let (mut client, mut other) = (Client::new(&server), Client::new(&server));
         let (socket, _) = client.play("cut.ts");
@@ -55,7 +57,7 @@ fn a_file_that_shrinks_while_it_plays_ends_its_stream_only() {
 #[test]
 fn a_replaced_file_plays_on_and_the_next_client_receives_the_new_one() {
     let folder = Folder::new();
-    let server = serve(&folder, |options| options.cache_bytes = 0);
+    let server = serve(&folder, |spec| spec.cache_size = Some(Size(0)));
     let mut client = Client::new(&server);
     let (socket, _) = client.play("a.ts");
     receive(&socket, STREAM, 0, 1);

@@ -1,9 +1,8 @@
 //! Limits of sessions, rates and times, and clients that do not read.
 
-use std::time::Duration;
-
 use perpacket_media::wire::synthesis::Stream;
 use perpacket_requirements::skip;
+use perpacket_spec::{BitRate, Time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::client::{
@@ -17,7 +16,7 @@ const DESCRIPTORS: u64 = 4_000;
 #[test]
 fn sessions_above_the_limit_are_refused() {
     let folder = Folder::new();
-    let server = serve(&folder, |options| options.max_sessions = 20);
+    let server = serve(&folder, |spec| spec.max_sessions = 20);
     let mut clients: Vec<Client> = (0..60).map(|_| Client::new(&server)).collect();
     let codes: Vec<u16> = clients
         .iter_mut()
@@ -48,7 +47,7 @@ fn a_server_limited_to_1000_sessions_admits_1000_of_10000() {
         setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
     }
     let folder = Folder::new();
-    let server = serve(&folder, |options| options.max_sessions = 1000);
+    let server = serve(&folder, |spec| spec.max_sessions = 1000);
     let mut kept = Vec::new();
     for number in 0..10_000 {
         let mut client = Client::new(&server);
@@ -69,7 +68,7 @@ fn a_server_limited_to_1000_sessions_admits_1000_of_10000() {
 #[test]
 fn a_stream_above_the_rate_is_refused_until_another_pauses() {
     let folder = Folder::new();
-    let server = serve(&folder, |options| options.max_rate_bps = 3_000_000);
+    let server = serve(&folder, |spec| spec.max_bit_rate = Some(BitRate(3_000_000)));
     let (mut first, mut second) = (Client::new(&server), Client::new(&server));
     let ((_a, a), (_b, b)) = (receiver(), receiver());
     let (first_session, second_session) = (first.set_up("a.ts", a), second.set_up("a.ts", b));
@@ -82,9 +81,7 @@ fn a_stream_above_the_rate_is_refused_until_another_pauses() {
 #[test]
 fn a_session_without_teardown_times_out() {
     let folder = Folder::new();
-    let server = serve(&folder, |options| {
-        options.session_timeout = Duration::from_secs(1)
-    });
+    let server = serve(&folder, |spec| spec.session_timeout = Time::from_secs(1));
     let mut client = Client::new(&server);
     let _playing = client.play("a.ts");
     let report = wait_for(&server, |report| report.sessions_open == 0);
@@ -96,7 +93,7 @@ fn a_session_without_teardown_times_out() {
 fn a_stream_to_a_closed_port_ends() {
     for buffering in BUFFERINGS {
         let folder = Folder::new();
-        let server = serve(&folder, |options| options.buffering = buffering);
+        let server = serve(&folder, |spec| spec.buffering = buffering);
         let mut client = Client::new(&server);
         let (socket, _) = client.play("a.ts");
         receive(&socket, STREAM, 0, 1);

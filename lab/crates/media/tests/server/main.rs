@@ -66,7 +66,7 @@ fn an_interleaved_connection_stays_open_after_a_pause_and_the_end_of_its_stream(
         let folder = Folder::new();
         let brief = synthesized(STREAM, 0.5);
         folder.write("brief.ts", &brief);
-        let server = serve(&folder, |options| options.buffering = buffering);
+        let server = serve(&folder, |spec| spec.buffering = buffering);
         let mut client = Client::new(&server);
         let session = client.request("SETUP", "brief.ts", INTERLEAVED).session();
         assert_eq!(client.request("PLAY", "brief.ts", &session).code, 200);
@@ -106,7 +106,7 @@ fn each_buffering_sends_every_byte_to_the_end() {
             ..STREAM
         };
         folder.write("fast.ts", &synthesized(fast, 2.5));
-        let server = serve(&folder, |options| options.buffering = buffering);
+        let server = serve(&folder, |spec| spec.buffering = buffering);
         let mut client = Client::new(&server);
         let (socket, _) = client.play("fast.ts");
         let packets = fast.packets_in(2.5) as usize / 7;
@@ -126,7 +126,7 @@ fn without_a_buffer_every_packet_has_a_read_and_none_is_read_ahead() {
         (Buffering::Unbuffered, packets),
         (Buffering::Single, packets.div_ceil(10)),
     ] {
-        let server = serve(&folder, |options| options.buffering = buffering);
+        let server = serve(&folder, |spec| spec.buffering = buffering);
         let mut client = Client::new(&server);
         let (socket, _) = client.play("brief.ts");
         for sent in 0..packets {

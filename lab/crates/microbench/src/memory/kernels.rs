@@ -9,13 +9,15 @@
 use std::hint::black_box;
 use std::ops::Range;
 
+use clap::ValueEnum;
 use multiversion::multiversion;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pattern::{COLUMNS_TOGETHER, WORD_BYTES};
 
 /// An operation on every word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
     /// Read it and add it to a sum.

@@ -14,7 +14,10 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use perpacket_linux::memory::Words;
+use perpacket_spec::{Size, SpecError, Time};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use chain::{ChainRow, working_sets};
@@ -25,6 +28,7 @@ pub use pattern::{STRIDES, WORD_BYTES, order};
 use crate::error::BenchError;
 use crate::interval::{Limits, Repetitions};
 use crate::machine::{Machine, Pinned};
+use crate::repeating::Repeating;
 use chain::Chain;
 use kernels::Parts;
 
@@ -45,39 +49,57 @@ pub const SMALLEST_BYTES: usize = 512;
 /// Shortest timed walk, about a thousand times as long as a reading of the clock.
 const SHORTEST_WALK: Duration = Duration::from_micros(50);
 
-/// The settings of the benchmark.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Operations on the words.
+/// Bandwidth over working set and stride, latency of dependent loads, and the caches that this latency
+/// shows.
+#[derive(Args, Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Spec {
+    /// Operations on memory, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["load", "store", "copy"])]
     pub operations: Vec<Operation>,
-    /// Strides in words, out of [`STRIDES`].
+    /// Words of 8 bytes from one access to the next, separated by commas: powers of two from 1 to 256.
+    #[arg(long, value_name = "WORDS", value_delimiter = ',', default_values_t = STRIDES)]
     pub strides: Vec<usize>,
-    /// Smallest working set in bytes: the sum of an operation's parts.
-    pub smallest_bytes: usize,
-    /// Largest working set in bytes. `None` is four times the size of the last cache.
-    pub largest_bytes: Option<usize>,
-    /// Largest half width of an interval that counts as narrow enough, as a fraction of the median.
-    pub precision: f64,
-    /// Longest time for one point of the surface or of the chain.
-    pub point_limit: Duration,
-    /// Whether to measure the latency of dependent loads.
-    pub chain: bool,
-    /// Processor to run on. `None` is the processor that starts the benchmark.
-    pub cpu: Option<usize>,
+    /// Smallest working set: the sum of an operation's parts.
+    #[arg(long, value_name = "SIZE", default_value_t = Size(SMALLEST_BYTES as u64))]
+    pub smallest: Size,
+    /// Largest working set; without it, four times the last cache.
+    #[arg(long, value_name = "SIZE")]
+    pub largest: Option<Size>,
+    /// Do not measure the latency of dependent loads.
+    #[arg(long)]
+    pub no_chain: bool,
+    /// Longest time for a point.
+    #[arg(long, value_name = "TIME", default_value = "40ms")]
+    pub point_limit: Time,
+    /// How often a point is repeated.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub repeating: Repeating,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            operations: vec![Operation::Load, Operation::Store, Operation::Copy],
-            strides: STRIDES.to_vec(),
-            smallest_bytes: SMALLEST_BYTES,
-            largest_bytes: None,
-            precision: 0.02,
-            point_limit: Duration::from_millis(40),
-            chain: true,
-            cpu: None,
+impl perpacket_spec::Spec for Spec {
+    fn resolved(self) -> Result<Self, SpecError> {
+        let refuse = |text: String| Err(SpecError::new(text));
+        if let Some(stride) = self.strides.iter().find(|one| !STRIDES.contains(one)) {
+            return refuse(format!(
+                "--strides {stride}: expected powers of two from 1 to 256 words"
+            ));
         }
+        if self.smallest.as_usize() < SMALLEST_BYTES {
+            return refuse(format!(
+                "--smallest {}: expected at least 512 bytes",
+                self.smallest
+            ));
+        }
+        if let Some(largest) = self.largest.filter(|largest| *largest < self.smallest) {
+            return refuse(format!(
+                "--largest {largest}: expected at least the smallest working set, {}",
+                self.smallest
+            ));
+        }
+        self.repeating.check()?;
+        Ok(self)
     }
 }
 
@@ -150,22 +172,28 @@ pub struct Progress {
 /// # Errors
 /// A setting is out of range, there is not enough memory, or the processor is not allowed.
 pub fn run(
-    settings: &Settings,
+    spec: &Spec,
     mut watch: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Report, BenchError> {
     let begin = Instant::now();
-    let cpu = settings.cpu.unwrap_or_else(rustix::thread::sched_getcpu);
+    let cpu = spec
+        .repeating
+        .cpu
+        .unwrap_or_else(rustix::thread::sched_getcpu);
     let _pinned = Pinned::to(cpu)?;
     let machine = Machine::here();
-    let largest_bytes = settings.largest_bytes.unwrap_or_else(|| {
+    let largest_bytes = spec.largest.map(Size::as_usize).unwrap_or_else(|| {
         machine
             .last_cache_bytes()
             .map_or(LARGEST_WITHOUT_CACHES, |bytes| bytes.saturating_mul(4))
     });
-    check(settings, largest_bytes)?;
-    let points = points(settings, largest_bytes);
-    let sets = if settings.chain {
-        working_sets(settings.smallest_bytes, largest_bytes, machine.line_bytes())
+    let points = points(spec, largest_bytes);
+    let sets = if !spec.no_chain {
+        working_sets(
+            spec.smallest.as_usize(),
+            largest_bytes,
+            machine.line_bytes(),
+        )
     } else {
         Vec::new()
     };
@@ -180,8 +208,8 @@ pub fn run(
         })
     };
     let limits = Limits {
-        precision: settings.precision,
-        time: settings.point_limit,
+        precision: spec.repeating.precision.0,
+        time: spec.point_limit.0,
     };
     let mut repetitions = Repetitions::default();
     let mut surface = Vec::with_capacity(points.len());
@@ -209,8 +237,9 @@ pub fn run(
         chain_pages = Some(pages_of(largest_bytes));
     }
     let edges = edges(&latencies, &machine.caches);
-    let imprecise =
-        |row: &&SurfaceRow| (row.high - row.low) / 2.0 > settings.precision * row.mbytes_per_s;
+    let imprecise = |row: &&SurfaceRow| {
+        (row.high - row.low) / 2.0 > spec.repeating.precision.0 * row.mbytes_per_s
+    };
     Ok(Report {
         schema: SCHEMA,
         benchmark: "memory",
@@ -219,7 +248,7 @@ pub fn run(
         word_bytes: WORD_BYTES,
         counting: COUNTING,
         confidence: crate::interval::CONFIDENCE,
-        precision: settings.precision,
+        precision: spec.repeating.precision.0,
         imprecise_points: surface.iter().filter(imprecise).count(),
         duration_s: begin.elapsed().as_secs_f64(),
         surface,
@@ -229,54 +258,20 @@ pub fn run(
     })
 }
 
-fn check(settings: &Settings, largest_bytes: usize) -> Result<(), BenchError> {
-    let wrong = |name, value: String, expected| {
-        Err(BenchError::Setting {
-            name,
-            value,
-            expected,
-        })
-    };
-    if let Some(stride) = settings
-        .strides
-        .iter()
-        .find(|stride| !STRIDES.contains(stride))
-    {
-        return wrong(
-            "strides",
-            stride.to_string(),
-            "powers of two from 1 to 256 words",
-        );
-    }
-    if settings.smallest_bytes < SMALLEST_BYTES {
-        let smallest = settings.smallest_bytes.to_string();
-        return wrong("smallest", smallest, "at least 512 bytes");
-    }
-    if largest_bytes < settings.smallest_bytes {
-        let largest = largest_bytes.to_string();
-        return wrong("largest", largest, "at least the smallest working set");
-    }
-    if !(settings.precision > 0.0 && settings.precision < 1.0) {
-        let precision = settings.precision.to_string();
-        return wrong("precision", precision, "a share between 0 and 1");
-    }
-    Ok(())
-}
-
 /// A point of the surface: operation, bytes, stride.
 type Point = (Operation, usize, usize);
 
 /// Points in the order of measurement: by operation, size and stride.
-fn points(settings: &Settings, largest_bytes: usize) -> Vec<Point> {
-    let sizes: Vec<usize> = std::iter::successors(Some(settings.smallest_bytes), |&bytes| {
+fn points(spec: &Spec, largest_bytes: usize) -> Vec<Point> {
+    let sizes: Vec<usize> = std::iter::successors(Some(spec.smallest.as_usize()), |&bytes| {
         (bytes < largest_bytes).then(|| bytes.saturating_mul(2).min(largest_bytes))
     })
     .collect();
     let mut points = Vec::new();
-    for &operation in &settings.operations {
+    for &operation in &spec.operations {
         for &bytes in &sizes {
             let words = Parts::of(operation, bytes).words();
-            let strides = settings.strides.iter().copied();
+            let strides = spec.strides.iter().copied();
             points.extend(
                 strides
                     .filter(|&stride| operation.has_stride(stride) && pattern::fits(words, stride))
@@ -384,14 +379,10 @@ fn pages_of(bytes: usize) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perpacket_spec::parse;
 
-    fn quick() -> Settings {
-        Settings {
-            operations: Operation::ALL.to_vec(),
-            largest_bytes: Some(16 << 10),
-            point_limit: Duration::ZERO,
-            ..Settings::default()
-        }
+    fn quick() -> Spec {
+        parse("--operations load,store,copy,triad --largest 16KiB --point-limit 0").unwrap()
     }
 
     #[test]
@@ -427,15 +418,11 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_out_of_range_is_an_error_with_its_name() {
-        let settings = Settings {
-            strides: vec![3],
-            ..quick()
-        };
-        let error = run(&settings, |_| ControlFlow::Continue(())).unwrap_err();
+    fn an_option_out_of_range_is_an_error_with_its_name() {
+        let error = parse::<Spec>("--strides 3").unwrap_err();
         assert_eq!(
-            error.to_string(),
-            "strides = 3: expected powers of two from 1 to 256 words"
+            error.message,
+            "--strides 3: expected powers of two from 1 to 256 words"
         );
     }
 }

@@ -17,15 +17,19 @@ use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueEnum};
 use perpacket_linux::process;
 use perpacket_linux::usage::Usage;
+use perpacket_spec::{Size, SpecError, Switch, Time, Whole};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::BenchError;
 use crate::interval::{Limits, Median, Repetitions, median};
 use crate::machine::{Machine, Pinned};
+use crate::repeating::Repeating;
 use ring::Ring;
 
 /// Version of the report's layout.
@@ -36,10 +40,10 @@ const METHOD: &str = "time of a pass of the token, less the time in which one me
                       same system calls and reads the same working set";
 
 /// Maximum number of members of a ring.
-pub const MAX_MEMBERS: usize = 4096;
+const MAX_MEMBERS: u32 = 4096;
 
-/// Largest working set of a member, in bytes.
-pub const LARGEST_BYTES: usize = 16 << 20;
+/// Largest working set of a member.
+const LARGEST: Size = Size(16 << 20);
 
 /// Shortest timed stretch of rounds.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -48,7 +52,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const WORD_BYTES: usize = 8;
 
 /// The kind of the members of a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Threads of one process, which share its address space.
@@ -68,36 +72,42 @@ impl Kind {
     }
 }
 
-/// The settings. The benchmark measures all combinations of them.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Kinds of members.
+/// Cost of a context switch between threads and between processes.
+#[derive(Args, Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Spec {
+    /// Kinds of members of the ring that passes a token, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["threads", "processes"])]
     pub kinds: Vec<Kind>,
-    /// Sizes of rings, from 2 to [`MAX_MEMBERS`].
-    pub members: Vec<usize>,
-    /// Bytes that each member reads when it has the token, up to [`LARGEST_BYTES`].
-    pub working_sets_bytes: Vec<usize>,
-    /// Whether all members are pinned to one processor. If not, the kernel places them.
-    pub pinned: Vec<bool>,
-    /// Largest half width of an interval that counts as narrow enough, as a share of the median.
-    pub precision: f64,
-    /// Longest time for one point. It excludes the start of the members.
-    pub point_limit: Duration,
-    /// Processor of pinned members. `None` is the processor that starts the benchmark.
-    pub cpu: Option<usize>,
+    /// Numbers of members, separated by commas, each from 2 to 4096.
+    #[arg(long, value_name = "N", value_delimiter = ',',
+          default_values = ["2", "4", "8", "16", "32", "64", "128"])]
+    pub members: Vec<Whole<2, MAX_MEMBERS>>,
+    /// Bytes that each member reads when it has the token, separated by commas.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',',
+          default_values = ["0", "4KiB", "16KiB", "64KiB"])]
+    pub working_sets: Vec<Size>,
+    /// Whether all members are pinned to one processor; `on,off` measures both.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["on", "off"])]
+    pub pinned: Vec<Switch>,
+    /// Longest time for a point, without the start of the members.
+    #[arg(long, value_name = "TIME", default_value = "200ms")]
+    pub point_limit: Time,
+    /// How often a point is repeated.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub repeating: Repeating,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            kinds: vec![Kind::Threads, Kind::Processes],
-            members: vec![2, 4, 8, 16, 32, 64, 128],
-            working_sets_bytes: vec![0, 4 << 10, 16 << 10, 64 << 10],
-            pinned: vec![true, false],
-            precision: 0.02,
-            point_limit: Duration::from_millis(200),
-            cpu: None,
+impl perpacket_spec::Spec for Spec {
+    fn resolved(self) -> Result<Self, SpecError> {
+        if let Some(size) = self.working_sets.iter().find(|size| **size > LARGEST) {
+            return Err(SpecError::new(format!(
+                "--working-sets {size}: expected at most {LARGEST} a member"
+            )));
         }
+        self.repeating.check()?;
+        Ok(self)
     }
 }
 
@@ -163,20 +173,19 @@ pub use crate::memory::Progress;
 /// # Errors
 /// A setting is out of range, or the machine allows no more threads, processes or memory.
 pub fn run(
-    settings: &Settings,
+    spec: &Spec,
     mut watch: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Report, BenchError> {
-    check(settings)?;
     let begin = Instant::now();
     let machine = Machine::here();
-    let cpu = settings.cpu.unwrap_or(machine.cpu);
-    let points = points(settings);
+    let cpu = spec.repeating.cpu.unwrap_or(machine.cpu);
+    let points = points(spec);
     let mut rows = Vec::with_capacity(points.len());
     let mut repetitions = Repetitions::default();
     let mut complete = true;
     for (index, point) in points.iter().enumerate() {
         let pinned = point.pinned.then(|| Pinned::to(cpu)).transpose()?;
-        rows.extend(measure(point, settings, &mut repetitions)?);
+        rows.extend(measure(point, spec, &mut repetitions)?);
         drop(pinned);
         let progress = Progress {
             done: index + 1,
@@ -189,7 +198,7 @@ pub fn run(
         }
     }
     let imprecise = |row: &&SwitchRow| {
-        (row.high - row.low) / 2.0 > settings.precision * row.ns_per_switch.abs()
+        (row.high - row.low) / 2.0 > spec.repeating.precision.0 * row.ns_per_switch.abs()
     };
     Ok(Report {
         schema: SCHEMA,
@@ -198,42 +207,14 @@ pub fn run(
         machine,
         method: METHOD,
         confidence: crate::interval::CONFIDENCE,
-        precision: settings.precision,
+        precision: spec.repeating.precision.0,
         imprecise_points: rows.iter().filter(imprecise).count(),
         duration_s: begin.elapsed().as_secs_f64(),
         rows,
     })
 }
 
-fn check(settings: &Settings) -> Result<(), BenchError> {
-    let wrong = |name, value: usize, expected| {
-        Err(BenchError::Setting {
-            name,
-            value: value.to_string(),
-            expected,
-        })
-    };
-    for &members in &settings.members {
-        if !(2..=MAX_MEMBERS).contains(&members) {
-            return wrong("members", members, "from 2 to 4096 members");
-        }
-    }
-    for &bytes in &settings.working_sets_bytes {
-        if bytes > LARGEST_BYTES {
-            return wrong("working-sets", bytes, "at most 16 MiB a member");
-        }
-    }
-    if !(settings.precision > 0.0 && settings.precision < 1.0) {
-        return Err(BenchError::Setting {
-            name: "precision",
-            value: settings.precision.to_string(),
-            expected: "a share between 0 and 1",
-        });
-    }
-    Ok(())
-}
-
-/// One combination of settings.
+/// One combination of spec.
 struct Point {
     kind: Kind,
     members: usize,
@@ -241,14 +222,14 @@ struct Point {
     pinned: bool,
 }
 
-fn points(settings: &Settings) -> Vec<Point> {
+fn points(spec: &Spec) -> Vec<Point> {
     let mut points = Vec::new();
-    for &kind in &settings.kinds {
-        for &pinned in &settings.pinned {
-            for &working_set_bytes in &settings.working_sets_bytes {
-                points.extend(settings.members.iter().map(|&members| Point {
+    for &kind in &spec.kinds {
+        for pinned in spec.pinned.iter().map(|&pinned| pinned == Switch::On) {
+            for working_set_bytes in spec.working_sets.iter().map(|size| size.as_usize()) {
+                points.extend(spec.members.iter().map(|members| Point {
                     kind,
-                    members,
+                    members: members.count(),
                     working_set_bytes,
                     pinned,
                 }));
@@ -261,7 +242,7 @@ fn points(settings: &Settings) -> Vec<Point> {
 /// Starts the members of a point, times their passes and waits for their end.
 fn measure(
     point: &Point,
-    settings: &Settings,
+    spec: &Spec,
     repetitions: &mut Repetitions,
 ) -> Result<Option<SwitchRow>, BenchError> {
     let words_each = point.working_set_bytes / WORD_BYTES;
@@ -291,7 +272,7 @@ fn measure(
                     .spawn_scoped(scope, move || ring.follow(member, set))
                     .map_err(|source| failed(member, source))?;
             }
-            let row = time(point, &ring, working_set(0), settings, repetitions);
+            let row = time(point, &ring, working_set(0), spec, repetitions);
             drop(ends_ring);
             row
         }),
@@ -315,7 +296,7 @@ fn measure(
                     }
                 }
             }
-            let row = time(point, &ring, working_set(0), settings, repetitions);
+            let row = time(point, &ring, working_set(0), spec, repetitions);
             drop(ends_ring);
             row
         }
@@ -348,7 +329,7 @@ fn time(
     point: &Point,
     ring: &Ring,
     working_set: &[u64],
-    settings: &Settings,
+    spec: &Spec,
     repetitions: &mut Repetitions,
 ) -> Result<Option<SwitchRow>, BenchError> {
     let lost = || BenchError::Lost {
@@ -369,8 +350,8 @@ fn time(
     let mut rounds_led = 0;
     let departures_before = Usage::of_thread().switches();
     let limits = Limits {
-        precision: settings.precision,
-        time: settings.point_limit,
+        precision: spec.repeating.precision.0,
+        time: spec.point_limit.0,
     };
     let cost = repetitions.until_precise(limits, || {
         let pass_ns = lead(rounds)?.as_nanos() as f64 / passes as f64;
@@ -410,24 +391,20 @@ fn time(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perpacket_spec::parse;
 
-    fn quick(kinds: &[Kind], members: &[usize]) -> Settings {
-        Settings {
-            kinds: kinds.to_vec(),
-            members: members.to_vec(),
-            working_sets_bytes: vec![0, 4096],
-            point_limit: Duration::ZERO,
-            ..Settings::default()
-        }
+    fn quick(kinds: &str, members: &str) -> Spec {
+        let line = format!("--kinds {kinds} --members {members}");
+        parse(&format!("{line} --working-sets 0,4KiB --point-limit 0")).unwrap()
     }
 
     #[test]
     fn the_leader_switches_in_every_round_if_all_members_share_a_processor() {
-        let settings = Settings {
-            pinned: vec![true],
-            ..quick(&[Kind::Threads, Kind::Processes], &[2, 5])
+        let spec = Spec {
+            pinned: vec![Switch::On],
+            ..quick("threads,processes", "2,5")
         };
-        let report = run(&settings, |_| ControlFlow::Continue(())).unwrap();
+        let report = run(&spec, |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(report.rows.len(), 8);
         for row in &report.rows {
             assert!(row.departures_per_round > 0.9, "{row:?}");
@@ -437,29 +414,26 @@ mod tests {
 
     #[test]
     fn every_combination_has_a_row() {
-        let settings = quick(&[Kind::Processes], &[2, 3, 4]);
-        let report = run(&settings, |_| ControlFlow::Continue(())).unwrap();
+        let spec = quick("processes", "2,3,4");
+        let report = run(&spec, |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(report.rows.len(), 3 * 2 * 2);
         assert!(report.complete);
     }
 
     #[test]
     fn a_stopped_benchmark_reports_what_it_has_measured() {
-        let settings = quick(&[Kind::Threads], &[2, 3]);
-        let report = run(&settings, |_| ControlFlow::Break(())).unwrap();
+        let spec = quick("threads", "2,3");
+        let report = run(&spec, |_| ControlFlow::Break(())).unwrap();
         assert!(!report.complete);
         assert_eq!(report.rows.len(), 1);
     }
 
     #[test]
     fn a_ring_with_one_member_is_an_error() {
-        let error = run(
-            &quick(&[Kind::Threads], &[1]),
-            |_| ControlFlow::Continue(()),
-        );
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "members = 1: expected from 2 to 4096 members"
+        let error = parse::<Spec>("--members 1").unwrap_err().message;
+        assert!(
+            error.contains("expected a whole number from 2 to 4096"),
+            "{error}"
         );
     }
 }

@@ -1,18 +1,11 @@
-//! Programs in the kernel: their assembler, and the programs that forward, redirect, count and
-//! delay frames.
+//! Programs in the kernel that forward, redirect and count frames.
 
-mod assembler;
 mod programs;
-
-use std::io;
 
 use perpacket_linux::interface::Interface;
 
-pub use assembler::{Assembler, Condition, Register, Width};
-pub use perpacket_linux::bpf::{
-    Direction, Kind, License, Link, Mode, Numbers, Program, TrafficLink,
-};
-pub use programs::{add_cost, count, forward, pass, redirect};
+pub use perpacket_linux::bpf::{Assembler, Kind, License, Link, Mode, Numbers, Program};
+pub use programs::{count, forward, pass, redirect};
 
 use crate::error::RouterError;
 
@@ -21,23 +14,7 @@ use crate::error::RouterError;
 /// # Errors
 /// A jump has no target, or the kernel refuses the program.
 pub fn load(assembler: &Assembler, license: License) -> Result<Program, RouterError> {
-    load_as(Kind::Xdp, assembler, license)
-}
-
-/// Assembles a program and loads it.
-///
-/// # Errors
-/// The same errors as [`load`].
-pub fn load_as(
-    kind: Kind,
-    assembler: &Assembler,
-    license: License,
-) -> Result<Program, RouterError> {
-    let instructions = assembler.finish().ok_or(RouterError::Traffic {
-        what: "assemble a program",
-        source: io::ErrorKind::InvalidInput.into(),
-    })?;
-    Ok(Program::load(kind, &instructions, license)?)
+    Ok(assembler.load_as(Kind::Xdp, license)?)
 }
 
 /// Attaches a program to the interface with this number in its namespace.

@@ -1,25 +1,22 @@
 //! The programs. XDP programs process a frame before the kernel's network stack does.
 
-use super::{Assembler, Condition, Numbers, Register, Width};
+use perpacket_linux::bpf::{
+    Assembler, Condition, MAX_CLOCK_READINGS, Numbers, Register, TIME_NS, Width,
+};
+
 use crate::error::RouterError;
 use crate::frame::{ETHERNET_BYTES, IPV4_BYTES, Mac};
 use crate::stream::{MARK_AT, Stream};
 
 use Condition::{Above, AtLeast, Below, Equal, NotEqual};
-use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use Register::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
 use Width::{Byte, Double, Half, Word};
 
 /// Results of a program (linux/bpf.h, `xdp_action`).
 const DROP: i32 = 1;
 const PASS: i32 = 2;
 
-/// Result of a program: continue with the next program, and then with the stack (linux/bpf.h,
-/// `tcx_action_base`).
-const NEXT: i32 = -1;
-
 /// Helper functions of the kernel (linux/bpf.h, `bpf_func_id`).
-const MAP_LOOKUP: i32 = 1;
-const TIME_NS: i32 = 5;
 const REDIRECT: i32 = 23;
 const FIB_LOOKUP: i32 = 69;
 const FRAME_BYTES: i32 = 188;
@@ -59,10 +56,6 @@ pub fn pass() -> Assembler {
     program
 }
 
-/// Maximum number of clock readings for one frame. They take about 100 us. If the frame is still not
-/// due after these readings, the program sends it early.
-const MAX_CLOCK_READINGS: i32 = 4096;
-
 /// Sends every frame through an interface at its due time, with the headers of a stream. The
 /// numbers of `pace` are in nanoseconds: the due time of the next frame (monotonic), the time
 /// between frames, and the time at which the program sent the latest frame. The program itself
@@ -93,7 +86,7 @@ pub fn redirect(
         let value = i32::from(u16::from_ne_bytes(*half));
         program.store_number(Half, R7, index as i16 * 2, value);
     }
-    find_numbers(&mut program, pace, "drop");
+    program.find_numbers(pace, "drop");
     program
         .copy(R6, R0)
         .set(R8, 0)
@@ -119,48 +112,6 @@ pub fn redirect(
     Ok(program)
 }
 
-/// Loads the address of `numbers` into R0. Jumps to `otherwise` if the map has no element.
-fn find_numbers(program: &mut Assembler, numbers: &Numbers, otherwise: &'static str) {
-    program
-        .store_number(Word, R10, -4, 0)
-        .map(R1, numbers.descriptor())
-        .copy(R2, R10)
-        .add(R2, -4)
-        .call(MAP_LOOKUP)
-        .jump_if(R0, Equal, 0, otherwise);
-}
-
-/// Spends processor time on every packet in traffic control, and then passes the packet on. The
-/// numbers of `cost` are the nanoseconds to spend, the packets so far, and the nanoseconds spent on
-/// them.
-#[must_use]
-pub fn add_cost(cost: &Numbers) -> Assembler {
-    let mut program = Assembler::default();
-    find_numbers(&mut program, cost, "next");
-    program
-        .copy(R6, R0)
-        .load(Double, R7, R6, 0)
-        .jump_if(R7, Equal, 0, "next")
-        .call(TIME_NS)
-        .copy(R8, R0)
-        .add_register(R7, R0)
-        .set(R9, 0)
-        .label("early")
-        .call(TIME_NS)
-        .jump_if_register(R0, AtLeast, R7, "due")
-        .add(R9, 1)
-        .jump_if(R9, Below, MAX_CLOCK_READINGS, "early")
-        .label("due")
-        .subtract_register(R0, R8)
-        .set(R1, 1)
-        .add_atomically(R6, 8, R1)
-        .add_atomically(R6, 16, R0)
-        .label("next")
-        .set(R0, NEXT)
-        .exit();
-    program
-}
-
 /// Counts the frames and bytes of a stream and drops them. Passes other frames to the kernel.
 #[must_use]
 pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
@@ -180,8 +131,8 @@ pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
             .jump_if(R3, NotEqual, half(at), "pass");
     }
     program.copy(R1, R6).call(FRAME_BYTES).copy(R7, R0);
-    find_numbers(&mut program, counts, "pass");
     program
+        .find_numbers(counts, "pass")
         .set(R1, 1)
         .add_atomically(R0, 0, R1)
         .add_atomically(R0, 8, R7)

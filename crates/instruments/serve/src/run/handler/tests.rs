@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::files::cache::{Cache, CacheHandle};
-use crate::settings::Settings;
 use crate::site::Site;
+use crate::spec::Spec;
 use perpacket_linux::memory::SharedTable;
+use perpacket_spec::parse;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
@@ -13,13 +14,9 @@ use std::sync::Arc;
 /// A handler that serves a folder with one file.
 fn handler(folder: &std::path::Path) -> ConnectionHandler {
     std::fs::write(folder.join("a.txt"), "short").unwrap();
-    let settings = Settings {
-        root: Some(folder.to_owned()),
-        routes: true,
-        ..Settings::default()
-    };
+    let spec: Spec = parse(&format!("--routes --root {}", folder.display())).unwrap();
     let counters = Arc::new(SharedTable::new(1).unwrap());
-    let site = Site::new(settings, counters, 10).unwrap();
+    let site = Site::new(spec, None, counters, 10).unwrap();
     let cache = CacheHandle::Own(Box::new(Cache::new(1 << 20)));
     ConnectionHandler::new(Worker::new(Arc::new(site), 0, cache, false), None)
 }

@@ -1,0 +1,285 @@
+//! `guest`: the part of `perpacket emulate` inside an emulated machine. The verb is hidden, because
+//! only the init program of that machine runs it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use perpacket_agent::status::{Failure, Status};
+use perpacket_agent::verb::Verb;
+use perpacket_linux::emulator::{DATA_BYTES, Emulator};
+use perpacket_linux::interface::{self, Offload};
+use perpacket_spec::{Spec, Switch};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Time between two requests for work, in the guest's time.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Time between two reads of the counters of a window.
+const COUNTER_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Longest time without a frame. The emulator skips idle time, so a long wait takes little real
+/// time.
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// Operations of the plugin, as in `lab/crates/emulate-plugin`.
+const START: u32 = 1;
+const STOP: u32 = 2;
+const STORE: u32 = 3;
+const MARK: u32 = 4;
+const WORK: u32 = 5;
+const CARD: u32 = 6;
+const ATTACH: u32 = 7;
+const IS_COMPLETE: u32 = 8;
+
+/// The verbs.
+pub fn verbs() -> Vec<Verb> {
+    let verbs = [
+        Verb::new("guest offload", "", |spec: OffloadSpec, _| {
+            set(&spec.interface, spec.offload, spec.state).map(|()| Status::Done)
+        }),
+        Verb::new("guest mark", "", |spec: MarkSpec, _| {
+            call(MARK, format!("{}\0", spec.name).as_bytes()).map(|_| Status::Done)
+        }),
+        Verb::new("guest store", "", |spec: StoreSpec, _| {
+            store(spec.what, &spec.file).map(|()| Status::Done)
+        }),
+        Verb::new("guest work", "", |_: WorkSpec, _| {
+            work().map(|()| Status::Done)
+        }),
+        Verb::new("guest count", "", |spec: CountSpec, _| {
+            count(&spec).map(|()| Status::Done)
+        }),
+    ];
+    verbs.into_iter().map(Verb::hidden).collect()
+}
+
+/// Turn an offload of an interface on or off.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct OffloadSpec {
+    /// The interface.
+    interface: String,
+    /// What to turn on or off.
+    offload: Name,
+    /// The state.
+    state: Switch,
+}
+
+/// Report to the emulator that the guest has reached a point.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct MarkSpec {
+    /// The name of the point.
+    name: String,
+}
+
+/// Send the kernel's symbols or types to the emulator.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct StoreSpec {
+    /// What the file has.
+    what: Content,
+    /// The file.
+    file: PathBuf,
+}
+
+/// Wait for work from the emulator, and print it.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct WorkSpec {}
+
+/// Have the emulator count a card's frames, first in a warm-up, then in a window.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct CountSpec {
+    /// The interface of the card.
+    interface: String,
+    /// Frames before the window, both directions.
+    warmup: u64,
+    /// Frames of the window, both directions.
+    frames: u64,
+    /// Connections of the clients, which the window reports.
+    connections: u64,
+}
+
+impl Spec for OffloadSpec {}
+impl Spec for MarkSpec {}
+impl Spec for StoreSpec {}
+impl Spec for WorkSpec {}
+impl Spec for CountSpec {}
+
+/// An offload as ethtool abbreviates it.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Name {
+    Tso,
+    Gso,
+    Gro,
+    Tx,
+    Rx,
+    Sg,
+}
+
+/// Files that the emulator stores. The discriminant of each is the argument of the operation.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Content {
+    Symbols = 0,
+    Types = 1,
+}
+
+fn set(interface: &str, name: Name, state: Switch) -> Result<(), Failure> {
+    let offload = match name {
+        Name::Tso => Offload::Tso,
+        Name::Gso => Offload::Gso,
+        Name::Gro => Offload::Gro,
+        Name::Tx => Offload::SendChecksum,
+        Name::Rx => Offload::ReceiveChecksum,
+        Name::Sg => Offload::ScatterGather,
+    };
+    interface::control_socket()
+        .and_then(|socket| interface::set_offload(socket, interface, offload, state == Switch::On))
+        .map_err(|error| Failure::failed(format!("{interface}: {name:?} {state:?}: {error}")))
+}
+
+fn call(operation: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
+    request(operation, 0, data)
+}
+
+fn request(operation: u32, argument: u64, data: &[u8]) -> Result<Vec<u8>, Failure> {
+    Emulator::new()
+        .and_then(|mut emulator| emulator.call(operation, [argument, 0, 0, 0, 0, 0], data))
+        .map_err(refused)
+}
+
+fn refused(error: io::Error) -> Failure {
+    Failure::failed(format!("the emulator's plugin: {error}"))
+}
+
+fn store(what: Content, file: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::failed(format!("{}: {error}", file.display()));
+    let mut content = File::open(file).map_err(failed)?;
+    let mut emulator = Emulator::new().map_err(failed)?;
+    let mut part = [0; DATA_BYTES];
+    loop {
+        // An empty part marks the end of the file.
+        let length = content.read(&mut part).map_err(failed)?;
+        emulator
+            .call(STORE, [what as u64, 0, 0, 0, 0, 0], &part[..length])
+            .map_err(failed)?;
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn work() -> Result<(), Failure> {
+    loop {
+        let found = whole_work()?;
+        if !found.is_empty() {
+            return io::stdout()
+                .write_all(&found)
+                .map_err(|error| Failure::failed(format!("standard output: {error}")));
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// The whole work. It is empty if there is none yet.
+fn whole_work() -> Result<Vec<u8>, Failure> {
+    let mut found = Vec::new();
+    loop {
+        let part = request(WORK, found.len() as u64, &[])?;
+        if part.is_empty() {
+            return Ok(found);
+        }
+        found.extend(part);
+    }
+}
+
+fn count(spec: &CountSpec) -> Result<(), Failure> {
+    let (interface, frames) = (spec.interface.as_str(), spec.frames);
+    if request(CARD, registers(interface)?, &[])?.is_empty() {
+        return Err(Failure::failed(format!(
+            "{interface}: the emulator cannot read the rings of this card"
+        )));
+    }
+    call(ATTACH, &[])?;
+    let card = Counters {
+        folder: format!("/sys/class/net/{interface}/statistics").into(),
+    };
+    let begun = card.frames()?;
+    card.wait(|now| Ok(now >= begun + spec.warmup))?;
+    request(START, frames, b"window\0")?;
+    let from = [card.read("tx_packets")?, card.read("rx_packets")?];
+    let started = Instant::now();
+    card.wait(|_| Ok(!call(IS_COMPLETE, &[])?.is_empty()))?;
+    let values = [
+        started.elapsed().as_nanos() as u64,
+        card.read("tx_packets")? - from[0],
+        card.read("rx_packets")? - from[1],
+        spec.connections,
+    ];
+    stop(values)
+}
+
+/// Ends the window. The plugin's output has these values as `guest.values`: the nanoseconds, the
+/// packets sent and received according to the interface's counters when the end was noticed, and
+/// the connections.
+fn stop([window_ns, sent, received, connections]: [u64; 4]) -> Result<(), Failure> {
+    let values = [window_ns, sent, received, connections, 0, 0];
+    Emulator::new()
+        .and_then(|mut emulator| emulator.call(STOP, values, &[]))
+        .map(drop)
+        .map_err(refused)
+}
+
+/// The physical address of the card's registers: the first resource of its PCI device.
+fn registers(interface: &str) -> Result<u64, Failure> {
+    let file = format!("/sys/class/net/{interface}/device/resource");
+    let text =
+        fs::read_to_string(&file).map_err(|error| Failure::failed(format!("{file}: {error}")))?;
+    text.split_whitespace()
+        .next()
+        .and_then(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok())
+        .ok_or_else(|| Failure::failed(format!("{file}: expected an address")))
+}
+
+/// An interface's counters.
+struct Counters {
+    folder: PathBuf,
+}
+
+impl Counters {
+    fn read(&self, name: &str) -> Result<u64, Failure> {
+        let file = self.folder.join(name);
+        fs::read_to_string(&file)
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .ok_or_else(|| Failure::failed(format!("{}: expected a count", file.display())))
+    }
+
+    /// Packets sent and received.
+    fn frames(&self) -> Result<u64, Failure> {
+        Ok(self.read("tx_packets")? + self.read("rx_packets")?)
+    }
+
+    /// Waits until a condition on the packets is true.
+    fn wait(&self, mut is_done: impl FnMut(u64) -> Result<bool, Failure>) -> Result<(), Failure> {
+        let mut last = (self.frames()?, Instant::now());
+        loop {
+            let now = self.frames()?;
+            if is_done(now)? {
+                return Ok(());
+            }
+            if now != last.0 {
+                last = (now, Instant::now());
+            } else if last.1.elapsed() > STALL_LIMIT {
+                return Err(Failure::failed(format!(
+                    "no frame for {} s after {now} frames: the server does not answer",
+                    STALL_LIMIT.as_secs()
+                )));
+            }
+            thread::sleep(COUNTER_INTERVAL);
+        }
+    }
+}
