@@ -29,20 +29,20 @@ def profile(
     *,
     pid: int | None = None,
     requests: str = "",
-    options: Sequence[str] = (),
+    **options: object,
 ) -> MeasuredProfile:
     """Profile this machine: the cost of a packet, layer by layer.
 
     `pid` is the process of the server, whose user code then has a layer of its own. `requests` is
     the URL at which the server reports its requests. `options` are further options of
-    `perpacket profile`. Raises `MachineLacks` without the rights of perf.
+    `perpacket profile`, such as `taxonomy="modules"`. Raises `MachineLacks` without the rights of
+    perf.
     """
     from perpacket.measure import live
 
-    words = ["--duration", f"{duration_s:g}"]
-    words += [] if pid is None else ["--pid", str(pid)]
-    words += ["--requests", requests] if requests else []
-    return MeasuredProfile(live.once([*words, *options]), THIS_MACHINE)
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    own = {"duration": duration_s, "pid": pid, "requests": requests}
+    return MeasuredProfile(live.once(own | named), THIS_MACHINE)
 
 
 def advise(
