@@ -9,7 +9,8 @@ An example:
 
 `profile`, `advise`, `trial` and `compare` need only the agent. `simulate`, `emulate` and
 `run_study` need the lab: `pip install 'perpacket[lab]'`. Every result has `table()`, `plot()`,
-`to_polars()` and `to_json()`, and notebooks display it.
+`to_polars()` and `to_json()`, and notebooks display it. `perpacket.instruments` has a function for
+each instrument of the agent.
 """
 
 from __future__ import annotations
