@@ -489,9 +489,10 @@ impl Cpu {
     }
 
     /// The following operations are on this connection.
+    #[inline]
     pub fn at_connection(&mut self, connection: &ConnectionLines) {
-        for (structure, line) in OF_CONNECTION.into_iter().zip(connection.lines) {
-            self.bases[structure as usize] = line;
+        for (structure, line) in OF_CONNECTION.iter().zip(&connection.lines) {
+            self.bases[*structure as usize] = *line;
         }
     }
 
