@@ -234,7 +234,7 @@ def load_core() -> ModuleType:
 
 
 def closest(configuration: str, settings: Sequence[tuple[str, str]]) -> str:
-    """`did you mean NAME? ` for the first override that no parameter has; else empty."""
+    """The name closest to the first override that no parameter has, as a question; else empty."""
     try:
         core = load_core().Simulation(configuration, [], 1, trace=None, timeline=False)
     except ValueError:
