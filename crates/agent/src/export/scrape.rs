@@ -1,13 +1,13 @@
 //! Answers scrapes: a small HTTP server for one page.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use perpacket_http::request::{Method, ParsedHead, parse_request};
 use perpacket_http::target::split_query;
@@ -19,14 +19,14 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Time that a client has for its request and for reading the response.
+/// Time that a client has for its whole request and for reading the whole response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest head of a request, in bytes.
 const HEAD_BYTES: usize = 16_384;
 
 /// Highest number of connections at a time, each of which uses a thread. A monitoring system opens
-/// one.
+/// one. A further connection ends the oldest, so that idle clients do not lock the scraper out.
 const CONNECTIONS: usize = 16;
 
 /// Where the page is: an address, a port and a path.
@@ -92,7 +92,7 @@ pub fn serve(
     let failed = |error| Failure::failed(format!("--listen {endpoint}: {error}"));
     let address = listener.local_addr().map_err(failed)?;
     let (path, text) = (endpoint.path.clone(), Arc::new(text));
-    let open = Arc::new(AtomicUsize::new(0));
+    let open = Connections::default();
     let accept = move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
@@ -100,19 +100,16 @@ pub fn serve(
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-                open.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (path, text, open) = (path.clone(), Arc::clone(&text), Arc::clone(&open));
-            let counter = Arc::clone(&open);
+            let (path, text, own) = (path.clone(), Arc::clone(&text), open.clone());
+            let stream = open.add(stream);
+            let answered = Arc::clone(&stream);
             let answer = move || {
                 // A client that closed its connection needs no response.
-                let _ = respond(stream, &path, text.as_ref());
-                counter.fetch_sub(1, Ordering::Relaxed);
+                let _ = respond(&answered, TIMEOUT, &path, text.as_ref());
+                own.remove(&answered);
             };
             if thread::Builder::new().spawn(answer).is_err() {
-                open.fetch_sub(1, Ordering::Relaxed);
+                open.remove(&stream);
             }
         }
     };
@@ -123,16 +120,85 @@ pub fn serve(
     Ok(address)
 }
 
-/// Reads one request and responds. The connection closes after it.
-fn respond(mut stream: TcpStream, path: &str, text: &dyn Fn() -> String) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
+/// The open connections, the oldest first.
+#[derive(Clone, Default)]
+struct Connections(Arc<Mutex<VecDeque<Arc<TcpStream>>>>);
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection. If there is no room, the oldest ends.
+    fn add(&self, stream: TcpStream) -> Arc<TcpStream> {
+        let stream = Arc::new(stream);
+        let mut open = self.lock();
+        if open.len() >= CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            // It may have ended already.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        open.push_back(Arc::clone(&stream));
+        stream
+    }
+
+    fn remove(&self, stream: &Arc<TcpStream>) {
+        self.lock().retain(|open| !Arc::ptr_eq(open, stream));
+    }
+}
+
+/// A connection with a time at which every read and write fails.
+struct Timed<'a> {
+    stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Timed<'_> {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        (left > Duration::ZERO)
+            .then_some(left)
+            .ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads one request and responds. `limit` is the time for each. The connection closes after them.
+fn respond(
+    stream: &TcpStream,
+    limit: Duration,
+    path: &str,
+    text: &dyn Fn() -> String,
+) -> io::Result<()> {
+    let timed = || Timed {
+        stream,
+        deadline: Instant::now() + limit,
+    };
+    let mut request = timed();
     let mut input = Vec::new();
     let mut buffer = [0; 4096];
     loop {
         let (status, kind, body, has_body) = match parse_request(&input, HEAD_BYTES) {
             ParsedHead::Partial => {
-                let read = stream.read(&mut buffer)?;
+                let read = request.read(&mut buffer)?;
                 if read == 0 {
                     return Ok(());
                 }
@@ -152,9 +218,10 @@ fn respond(mut stream: TcpStream, path: &str, text: &dyn Fn() -> String) -> std:
              Connection: close\r\n\r\n",
             body.len()
         );
-        stream.write_all(head.as_bytes())?;
+        let mut response = timed();
+        response.write_all(head.as_bytes())?;
         if has_body {
-            stream.write_all(body.as_bytes())?;
+            response.write_all(body.as_bytes())?;
         }
         return Ok(());
     }
@@ -188,18 +255,68 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_request_has_a_response() {
+    fn served() -> SocketAddr {
         let endpoint: Endpoint = "127.0.0.1:0/m".parse().unwrap();
         let listener = endpoint.bind().unwrap();
-        let address = serve(listener, &endpoint, || "# EOF\n".to_owned()).unwrap();
-        let send = |request: &str| {
-            let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(request.as_bytes()).unwrap();
-            let mut response = String::new();
-            stream.read_to_string(&mut response).unwrap();
-            response
-        };
+        serve(listener, &endpoint, || "# EOF\n".to_owned()).unwrap()
+    }
+
+    fn exchange(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+
+    #[test]
+    fn clients_that_send_no_request_leave_room_for_the_scraper() {
+        let address = served();
+        let idle: Vec<_> = (0..3 * CONNECTIONS)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                // An earlier one may have been closed already.
+                let _ = stream.write_all(b"GET /m");
+                stream
+            })
+            .collect();
+        for _ in 0..3 {
+            let page = exchange(address, "GET /m HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+        }
+        drop(idle);
+    }
+
+    #[test]
+    fn bytes_do_not_renew_the_time_for_a_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let limit = Duration::from_millis(100);
+        let answer = thread::spawn(move || respond(&server, limit, "/m", &String::new));
+        client.write_all(b"GET /m").unwrap();
+        // A head of this length would take longer than any test may.
+        for _ in 0..HEAD_BYTES - 100 {
+            if answer.is_finished() {
+                break;
+            }
+            // The server may have closed the connection.
+            let _ = client.write_all(b"x");
+            thread::sleep(limit / 20);
+        }
+        let is_finished = answer.is_finished();
+        drop(client);
+        assert!(is_finished, "each byte renewed the time");
+        assert_eq!(
+            answer.join().unwrap().unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
+    }
+
+    #[test]
+    fn every_request_has_a_response() {
+        let address = served();
+        let send = |request: &str| exchange(address, request);
         let page = send("GET /m?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 ") && page.ends_with("\r\n\r\n# EOF\n"));
         assert!(page.contains(OPEN_METRICS), "{page}");
