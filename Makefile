@@ -7,7 +7,7 @@
 # make test-machines      boot the machines of tests/machines under QEMU and run their checks; only some with
 #             MACHINES="arm-pmu queues"
 # make agent  build the agent; with TARGET=aarch64-unknown-linux-gnu for Arm, static
-# make check  check formatting, lints and types
+# make check  check formatting, lints, types and the fuzz targets
 # make docs   build the documents in docs/_build
 # make pages  write the pages of kept runs in docs/documents; RUN=DIRECTORY keeps a run first
 # make schema write the schema of the agent's options, from which Python's functions are made
@@ -118,6 +118,7 @@ test-applications: setup-dev
 check: setup-dev
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked --quiet -- --deny warnings
+	cargo check --locked --quiet --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -46,6 +46,28 @@ fn a_probe_reports_the_cost_of_each_missing_capability() {
 }
 
 #[test]
+fn an_interface_may_have_a_name_that_is_not_text() {
+    let isolated = |script: &str| {
+        Command::new("unshare")
+            .args(["--net", "sh", "-c", script])
+            .output()
+            .unwrap()
+    };
+    if lacks_perf() {
+        return;
+    }
+    let rename = "ip link set lo name \"$(printf 'a\\377b')\"";
+    if !isolated(rename).status.success() {
+        skip("netns", "no interface can be renamed in a namespace");
+        return;
+    }
+    let output = isolated(&format!(
+        "{rename} && {AGENT} profile --duration 0.2 --format json"
+    ));
+    assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+}
+
+#[test]
 fn a_profile_is_one_document_on_standard_output() {
     if lacks_perf() {
         return;

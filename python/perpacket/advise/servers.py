@@ -107,7 +107,7 @@ def _name(proc: Path, pid: int) -> str:
 
 
 def _parent(proc: Path, pid: int) -> int:
-    status = (proc / str(pid) / "status").read_text()
+    status = (proc / str(pid) / "status").read_text(errors="replace")
     return int(re.findall(r"^PPid:\s*(\d+)", status, re.MULTILINE)[0])
 
 

@@ -55,8 +55,10 @@ pub fn format(cpus: &[usize]) -> String {
 /// # Errors
 /// The kernel's list cannot be read.
 pub fn online() -> io::Result<Vec<usize>> {
-    let list = fs::read_to_string(ONLINE)?;
-    parse(&list).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    let list = fs::read_to_string(ONLINE)
+        .map_err(|error| io::Error::new(error.kind(), format!("{ONLINE}: {error}")))?;
+    parse(&list)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{ONLINE}: {error}")))
 }
 
 #[cfg(test)]

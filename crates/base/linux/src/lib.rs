@@ -24,6 +24,7 @@
 //! | [`root_folder`] | files beneath a folder |
 //! | [`scheduling`] | real-time priority |
 //! | [`tcp`] | the state of a TCP connection |
+//! | [`text`] | texts of the kernel, whose names are any bytes |
 //! | [`udp`] | UDP with segmentation and receive offload, and mapped files as its source |
 //! | [`uring`] | io_uring |
 //! | [`usage`] | CPU time, page faults and context switches |
@@ -47,6 +48,7 @@ pub mod process;
 pub mod root_folder;
 pub mod scheduling;
 pub mod tcp;
+pub mod text;
 pub mod udp;
 pub mod uring;
 pub mod usage;

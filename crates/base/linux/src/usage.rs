@@ -1,7 +1,8 @@
 //! The resources that processes use: CPU time, page faults, context switches.
 
-use std::fs;
 use std::mem::MaybeUninit;
+
+use crate::text;
 
 /// The resources that a process has used since it started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +66,7 @@ impl Usage {
     /// `schedstat` has the CPU time in nanoseconds. `stat` has user and system time in ticks of 10
     /// ms, and their ratio divides the CPU time into the two modes.
     pub fn add_process(&mut self, process: u32) {
-        let read = |file| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
+        let read = |file| text::read(format!("/proc/{process}/{file}")).unwrap_or_default();
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let stat = read("stat");
         // The name of the program is in parentheses and may contain any character.

@@ -1,8 +1,10 @@
 //! Dropping the privileges of root, so that an attacker who controls a server has few rights.
 
-use std::{fs, io, ptr};
+use std::{io, ptr};
 
 use rustix::process::{geteuid, parent_process_death_signal, set_parent_process_death_signal};
+
+use crate::text;
 
 /// The user that root becomes by default.
 const DEFAULT_USER: &str = "nobody";
@@ -39,7 +41,7 @@ pub fn drop_root(wanted: Option<&str>) -> Result<Option<&str>, UserError> {
     }
     let name = wanted.unwrap_or(DEFAULT_USER);
     let failed = |action| move |source| UserError::System { action, source };
-    let passwords = fs::read_to_string("/etc/passwd").map_err(failed("read /etc/passwd"))?;
+    let passwords = text::read("/etc/passwd").map_err(failed("read /etc/passwd"))?;
     let (user, group) =
         find(&passwords, name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     if user != 0 {

@@ -4,10 +4,11 @@
 //! namespace. The kernel removes the device when the descriptor closes, even if the link is killed.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use perpacket_linux::interface::{self, Interface, Mac, TapError, counts};
+use perpacket_linux::text;
 
 use crate::address::Address;
 use crate::error::{LinkError, OPEN_TUN};
@@ -79,9 +80,8 @@ impl Device {
 
     /// Frames that the host sent while the device's queue was full; `None` if the device is gone.
     pub fn send_drops(&mut self) -> Option<u64> {
-        let mut table = String::new();
         self.counters.seek(SeekFrom::Start(0)).ok()?;
-        self.counters.read_to_string(&mut table).ok()?;
+        let table = text::read_rest(&mut self.counters).ok()?;
         counts(&table)
             .find(|(name, _)| *name == self.name)
             .map(|(_, row)| row[SEND_DROPS])

@@ -10,6 +10,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use perpacket_linux::text;
+
 /// Length of a container's identifier in letters: the hexadecimal digits of 256 bits.
 const ID_LETTERS: usize = 64;
 
@@ -31,7 +33,7 @@ pub struct ControlGroups {
 
 impl Default for ControlGroups {
     fn default() -> Self {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = text::read("/proc/self/mountinfo").unwrap_or_default();
         Self::at(mount_point(&mounts))
     }
 }
@@ -121,7 +123,7 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
 /// The group of a process. It is used on kernels that do not write the group into samples.
 #[must_use]
 pub fn of_process(pid: u32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let text = text::read(format!("/proc/{pid}/cgroup")).ok()?;
     let find = |is_wanted: fn(&str) -> bool| {
         text.lines().find_map(|line| {
             let (_, rest) = line.split_once(':')?;
@@ -252,7 +254,7 @@ impl Selector {
 /// The first process of a group. Processes of other PID namespaces are listed as 0.
 fn first_process(root: &Path, path: &str) -> Option<u32> {
     let file = root.join(path.trim_start_matches('/')).join("cgroup.procs");
-    let text = fs::read_to_string(file).ok()?;
+    let text = text::read(file).ok()?;
     text.lines()
         .filter_map(|line| line.parse().ok())
         .find(|&pid| pid > 0)

@@ -7,12 +7,13 @@ mod interface;
 mod processors;
 mod queues;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{Read, Seek};
+use std::io::Seek;
 use std::path::{Path, PathBuf};
 
 use perpacket_cost::{Directions, Window};
+use perpacket_linux::text;
 use serde::Serialize;
 
 use crate::error::ProfileError;
@@ -55,12 +56,10 @@ impl Source {
     }
 
     fn text(&mut self) -> Result<String, ProfileError> {
-        let mut text = String::new();
         self.file
             .rewind()
-            .and_then(|()| self.file.read_to_string(&mut text))
-            .map_err(|source| ProfileError::file(&self.path, source))?;
-        Ok(text)
+            .and_then(|()| text::read_rest(&mut self.file))
+            .map_err(|source| ProfileError::file(&self.path, source))
     }
 }
 
@@ -70,19 +69,21 @@ impl Sources {
     /// # Errors
     /// A file cannot be opened, or the process does not exist.
     pub fn open(pid: Option<u32>) -> Result<Self, ProfileError> {
-        let net = match pid {
-            Some(pid) => Path::new("/proc").join(pid.to_string()).join("net"),
-            None => PathBuf::from("/proc/thread-self/net"),
-        };
-        let of = |path: &str| Source::open(PathBuf::from(path));
+        Self::open_in(Path::new("/proc"), pid)
+    }
+
+    fn open_in(proc: &Path, pid: Option<u32>) -> Result<Self, ProfileError> {
+        let process = pid.map_or("thread-self".to_owned(), |pid| pid.to_string());
+        let net = proc.join(process).join("net");
+        let of = |path: &str| Source::open(proc.join(path));
         Ok(Self {
             devices: Source::open(net.join("dev"))?,
             snmp: Source::open(net.join("snmp"))?,
             netstat: Source::open(net.join("netstat"))?,
-            softnet: of("/proc/net/softnet_stat")?,
-            stat: of("/proc/stat")?,
-            vmstat: of("/proc/vmstat")?,
-            softirqs: of("/proc/softirqs")?,
+            softnet: of("net/softnet_stat")?,
+            stat: of("stat")?,
+            vmstat: of("vmstat")?,
+            softirqs: of("softirqs")?,
         })
     }
 
@@ -94,8 +95,10 @@ impl Sources {
         let stat = self.stat.text()?;
         let softnet = self.softnet.text()?;
         let processors = Processors::parse(&stat, &softnet, cpus);
-        let mut protocols = named_pairs(&self.snmp.text()?);
-        protocols.extend(named_pairs(&self.netstat.text()?));
+        let mut counters = named_pairs(&self.snmp.text()?);
+        counters.extend(named_pairs(&self.netstat.text()?));
+        counters.extend(counter(&stat, CONTEXT_SWITCHES));
+        counters.extend(counter(&self.vmstat.text()?, PAGE_FAULTS));
         let mut devices = devices(&self.devices.text()?);
         let mut queues = BTreeMap::new();
         for (name, interface) in &mut devices {
@@ -109,11 +112,9 @@ impl Sources {
         Ok(Snapshot {
             devices,
             queues,
-            protocols,
+            counters,
             backlog_drops: received(&softnet).map(|(_, counts)| counts.drops).sum(),
             processors,
-            context_switches: value_of(&stat, "ctxt"),
-            page_faults: value_of(&self.vmstat.text()?, "pgfault"),
             softirqs: softirqs(&self.softirqs.text()?, cpus),
         })
     }
@@ -152,19 +153,68 @@ pub(crate) fn since_start(
     Ok((processors::since_start(&stat, &softnet, uptime_s), queues))
 }
 
+/// Counts from one call to the next. The namespace may change in between.
+#[derive(Debug)]
+pub struct Counter {
+    sources: Sources,
+    last: Snapshot,
+}
+
+impl Counter {
+    /// Begins to count in the network namespace of a process, or in the caller's.
+    ///
+    /// # Errors
+    /// The counts cannot be read.
+    pub fn new(pid: Option<u32>) -> Result<Self, ProfileError> {
+        Self::of(Sources::open(pid)?, &[])
+    }
+
+    fn of(mut sources: Sources, cpus: &[usize]) -> Result<Self, ProfileError> {
+        let last = sources.read(cpus)?;
+        Ok(Self { sources, last })
+    }
+
+    /// The activity since the last call.
+    ///
+    /// # Errors
+    /// The counts cannot be read. The next call then returns the activity of both.
+    pub fn advance(&mut self, cpus: &[usize]) -> Result<Activity, ProfileError> {
+        let now = self.sources.read(cpus)?;
+        let activity = self.last.until(&now, 0.0);
+        self.last = now;
+        Ok(activity)
+    }
+
+    /// Continues in the namespace of another process.
+    ///
+    /// # Errors
+    /// The counts cannot be read. The old namespace is then still counted.
+    pub fn follow(&mut self, pid: u32, cpus: &[usize]) -> Result<(), ProfileError> {
+        self.replace(Sources::open(Some(pid))?, cpus)
+    }
+
+    fn replace(&mut self, sources: Sources, cpus: &[usize]) -> Result<(), ProfileError> {
+        *self = Self::of(sources, cpus)?;
+        Ok(())
+    }
+}
+
 /// The counts since the machine started.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     devices: BTreeMap<String, Interface>,
     /// Queues by the number of their interrupt.
     queues: BTreeMap<u32, Queue>,
-    protocols: BTreeMap<String, u64>,
+    /// Counts by name: those of protocols, and two of the whole machine.
+    counters: BTreeMap<String, u64>,
     backlog_drops: u64,
     processors: Processors,
-    context_switches: u64,
-    page_faults: u64,
     softirqs: BTreeMap<String, u64>,
 }
+
+/// Names of counters in `/proc/stat` and `/proc/vmstat`.
+const CONTEXT_SWITCHES: &str = "ctxt";
+const PAGE_FAULTS: &str = "pgfault";
 
 /// The source that announces received packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -212,6 +262,8 @@ pub struct Activity {
     pub retransmitted: u64,
     /// Dropped packets by place.
     pub drops: Drops,
+    /// Counters that this kernel, or one end of the window, does not have. They add nothing.
+    pub missing: BTreeSet<&'static str>,
     /// Softirqs by name on the chosen processors.
     pub softirqs: BTreeMap<String, u64>,
     /// Times and received packets of each processor that both snapshots have.
@@ -256,10 +308,19 @@ impl Snapshot {
     #[must_use]
     pub fn until(&self, later: &Self, duration_s: f64) -> Activity {
         let mut interfaces = BTreeMap::new();
+        let mut missing = BTreeSet::new();
+        let mut grown = |name: &'static str| {
+            let (before, now) = (self.counters.get(name), later.counters.get(name));
+            let both = before.zip(now);
+            if both.is_none() {
+                missing.insert(name);
+            }
+            both.map_or(0, |(before, now)| now.saturating_sub(*before))
+        };
         let mut window = Window {
             duration_s,
-            context_switches: later.context_switches.saturating_sub(self.context_switches),
-            page_faults: later.page_faults.saturating_sub(self.page_faults),
+            context_switches: grown(CONTEXT_SWITCHES),
+            page_faults: grown(PAGE_FAULTS),
             ..Window::default()
         };
         let mut drops = Drops {
@@ -282,17 +343,18 @@ impl Snapshot {
                 interfaces.insert(name.clone(), new);
             }
         }
-        let grown = |name: &str| {
-            let value = |of: &Self| of.protocols.get(name).copied().unwrap_or(0);
-            value(later).saturating_sub(value(self))
-        };
         window.segments = Directions {
             sent: grown("Tcp.OutSegs"),
             received: grown("Tcp.InSegs"),
         };
-        drops.tcp = TCP_DROPS.into_iter().map(grown).sum();
+        drops.tcp = TCP_DROPS.into_iter().map(&mut grown).sum();
         drops.udp = grown("Udp.RcvbufErrors") + grown("Udp.SndbufErrors");
         window.drops = drops.total();
+        let datagrams = Directions {
+            sent: grown("Udp.OutDatagrams"),
+            received: grown("Udp.InDatagrams"),
+        };
+        let retransmitted = grown("Tcp.RetransSegs");
         Activity {
             window,
             interfaces,
@@ -301,12 +363,10 @@ impl Snapshot {
                 .iter()
                 .map(|(irq, queue)| queue.since(self.queues.get(irq)))
                 .collect(),
-            datagrams: Directions {
-                sent: grown("Udp.OutDatagrams"),
-                received: grown("Udp.InDatagrams"),
-            },
-            retransmitted: grown("Tcp.RetransSegs"),
+            datagrams,
+            retransmitted,
             drops,
+            missing,
             softirqs: differences(&self.softirqs, &later.softirqs),
             processors: self.processors.until(&later.processors),
         }
@@ -368,12 +428,11 @@ fn named_pairs(text: &str) -> BTreeMap<String, u64> {
     values
 }
 
-fn value_of(text: &str, name: &str) -> u64 {
-    text.lines()
-        .filter_map(|line| line.split_once(' '))
-        .find(|&(key, _)| key == name)
-        .and_then(|(_, value)| value.trim().parse().ok())
-        .unwrap_or(0)
+/// A counter on a line of its own, after its name.
+fn counter(text: &str, name: &str) -> Option<(String, u64)> {
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    let (_, value) = lines.into_iter().find(|&(key, _)| key == name)?;
+    Some((name.to_owned(), value.trim().parse().ok()?))
 }
 
 /// Parses `/proc/softirqs`. The first line lists the processors. The line of each softirq has a
@@ -445,11 +504,50 @@ mod tests {
         assert_eq!(activity(None).interrupts(), (InterruptSource::NetRx, 7));
     }
 
+    /// A machine of one process, 7, whose interface has received these packets.
+    fn machine(proc: &Path, packets: u64) -> Sources {
+        let file = |path: &str, text: &str| {
+            let path = proc.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let device = format!("eth0: 1 {packets} 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n");
+        file("7/net/dev", &device);
+        for name in ["7/net/snmp", "7/net/netstat", "net/softnet_stat"] {
+            file(name, "");
+        }
+        for name in ["stat", "vmstat", "softirqs"] {
+            file(name, "");
+        }
+        Sources::open_in(proc, Some(7)).unwrap()
+    }
+
+    #[test]
+    fn a_namespace_that_cannot_be_read_is_not_counted_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+        let mut counter = Counter::of(machine(&old, 10), &[]).unwrap();
+        let mut broken = machine(&new, 100_000);
+        // A folder can be opened and not be read.
+        broken.vmstat = Source::open(new.join("net")).unwrap();
+        assert!(counter.replace(broken, &[]).is_err());
+        machine(&old, 12);
+        let activity = counter.advance(&[]).unwrap();
+        assert_eq!(activity.window.packets.received, 2);
+        counter.replace(machine(&new, 100_000), &[]).unwrap();
+        machine(&new, 100_003);
+        let activity = counter.advance(&[]).unwrap();
+        assert_eq!(activity.window.packets.received, 3);
+    }
+
     #[test]
     fn the_activity_is_the_difference_of_two_snapshots() {
-        let before = Snapshot::default();
-        let mut after = Snapshot::default();
-        after.protocols.insert("Tcp.OutSegs".to_owned(), 12);
+        let mut before = Snapshot::default();
+        before.counters.insert("Tcp.OutSegs".to_owned(), 5);
+        let mut after = before.clone();
+        after.counters.insert("Tcp.OutSegs".to_owned(), 12);
+        // The first snapshot does not have this counter.
+        after.counters.insert("ctxt".to_owned(), 1_000_000);
         after.devices.insert(
             "lo".to_owned(),
             Interface {
@@ -460,7 +558,10 @@ mod tests {
         );
         let activity = before.until(&after, 2.0);
         assert_eq!(activity.window.packets.total(), 6);
-        assert_eq!(activity.window.segments.sent, 12);
+        assert_eq!(activity.window.segments.sent, 7);
+        assert_eq!(activity.window.context_switches, 0);
+        assert!(activity.missing.contains("ctxt"));
+        assert!(!activity.missing.contains("Tcp.OutSegs"));
         assert!(activity.interfaces.contains_key("lo"));
     }
 }

@@ -1,5 +1,7 @@
 //! Notes on a report: what was not measured, what was measured indirectly, and what went wrong.
 
+use std::collections::BTreeSet;
+
 use perpacket_cost::EventKind;
 use perpacket_linux::cpus;
 
@@ -35,7 +37,7 @@ pub fn of(report: &Report, context: &Context<'_>, passes: &[PassResult]) -> Vec<
     about_samples(report, context, passes, &mut limits);
     about_symbols(report, context, &mut limits);
     about_closure(report, passes, &mut limits);
-    about_counts(report, context, &mut limits);
+    about_counts(report, context, passes, &mut limits);
     limits
 }
 
@@ -234,7 +236,21 @@ fn about_closure(report: &Report, passes: &[PassResult], limits: &mut Vec<String
     }
 }
 
-fn about_counts(report: &Report, context: &Context<'_>, limits: &mut Vec<String>) {
+fn about_counts(
+    report: &Report,
+    context: &Context<'_>,
+    passes: &[PassResult],
+    limits: &mut Vec<String>,
+) {
+    let missing = passes.iter().flat_map(|pass| &pass.activity.missing);
+    let missing: BTreeSet<_> = missing.copied().collect();
+    if !missing.is_empty() {
+        let names: Vec<_> = missing.into_iter().collect();
+        limits.push(format!(
+            "not counted here: {}; what the report derives from them is 0 or too low",
+            names.join(", ")
+        ));
+    }
     if report.interfaces.contains_key("lo") {
         limits.push(
             "a packet over loopback counts as sent and as received; frames there are as large as \

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use perpacket_cost::EventKind;
 use perpacket_linux::cpus;
+use perpacket_linux::text;
 use serde::Serialize;
 
 use crate::capture::events;
@@ -126,12 +127,12 @@ pub fn probe() -> Capabilities {
 }
 
 fn release() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease")
+    text::read("/proc/sys/kernel/osrelease")
         .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
 fn setting(path: &str) -> String {
-    fs::read_to_string(path).map_or_else(|_| "unreadable".to_owned(), |text| text.trim().to_owned())
+    text::read(path).map_or_else(|_| "unreadable".to_owned(), |text| text.trim().to_owned())
 }
 
 fn clock(cpu: usize) -> Capability {
@@ -263,16 +264,16 @@ fn io_uring() -> Capability {
 /// be loaded.
 fn discipline(name: &'static str, cost_of_lack: &'static str) -> Capability {
     let symbol = format!("{name}_enqueue");
-    let is_linked = fs::read_to_string("/proc/kallsyms").is_ok_and(|text| {
+    let is_linked = text::read("/proc/kallsyms").is_ok_and(|text| {
         text.lines()
             .any(|line| line.split_ascii_whitespace().nth(2) == Some(&symbol))
     });
     let modules = Path::new("/lib/modules").join(release());
     let file = format!("sch_{name}.ko");
     let is_loadable = || {
-        ["modules.dep", "modules.builtin"].iter().any(|list| {
-            fs::read_to_string(modules.join(list)).is_ok_and(|text| text.contains(&file))
-        })
+        ["modules.dep", "modules.builtin"]
+            .iter()
+            .any(|list| text::read(modules.join(list)).is_ok_and(|text| text.contains(&file)))
     };
     let found = if is_linked {
         Ok("in the kernel".to_owned())

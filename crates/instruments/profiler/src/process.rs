@@ -8,6 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
+use perpacket_linux::text;
+
 /// The index of a file with code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(u32);
@@ -86,16 +88,13 @@ impl Processes {
             return;
         }
         let folder = Path::new("/proc").join(pid.to_string());
-        let command = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+        let command = text::read(folder.join("comm")).unwrap_or_default();
         let mut process = Process {
             command: command.trim_end().to_owned(),
             executable: executable(pid),
             maps: Vec::new(),
         };
-        for line in fs::read_to_string(folder.join("maps"))
-            .unwrap_or_default()
-            .lines()
-        {
+        for line in text::read(folder.join("maps")).unwrap_or_default().lines() {
             if let Some((start, end, offset, path)) = executable_map(line) {
                 let object = self.object_id(path);
                 process.insert(Map {
@@ -287,7 +286,7 @@ pub fn executable(pid: u32) -> Option<String> {
 
 /// The parent of a process.
 fn parent(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = text::read(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
     line.trim().parse().ok()
 }

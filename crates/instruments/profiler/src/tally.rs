@@ -589,7 +589,7 @@ impl Collector {
         let rules = self.attributor.rules();
         let part = self.threads.entry(sample.tid).or_insert_with(|| {
             let (pid, tid) = (sample.pid, sample.tid);
-            let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+            let name = perpacket_linux::text::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
             rules.part(Clue::Thread(name.trim_end())).map(str::to_owned)
         });
         part.clone()

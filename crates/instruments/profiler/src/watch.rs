@@ -5,7 +5,6 @@
 //! of this, and [`Totals::limits`] lists what the watch could not measure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use perpacket_cost::{Directions, Kind, Layer, PerKind, PerLayer};
 use perpacket_linux::clock::process_cpu_ns;
 use perpacket_linux::cpus;
+use perpacket_linux::text;
 
 use crate::bounded::Bounded;
 use crate::capture::accounts::Accounts;
@@ -20,7 +20,7 @@ use crate::capture::events::{EventSet, Pass};
 use crate::capture::perf::{Kernel, period_ns};
 use crate::capture::{Backend, EventProvider, EventSource};
 use crate::cgroup::{self, Selector};
-use crate::count::{Activity, Drops, Interface, Snapshot, Sources};
+use crate::count::{Activity, Counter, Drops, Interface};
 use crate::error::ProfileError;
 use crate::passes::SECOND_NS;
 use crate::profiler::{attributor, member, rules_of};
@@ -220,8 +220,7 @@ pub struct Watch {
     /// The process whose network namespace is counted, if control groups were chosen.
     member: Option<u32>,
     searched: Instant,
-    sources: Sources,
-    counts: Snapshot,
+    counter: Counter,
     stepped: Instant,
     round: Instant,
     round_start: (u64, f64),
@@ -259,8 +258,7 @@ impl Watch {
         let mut events = EventSet::clock(settings.frequency_hz)?;
         let attributor = attributor(&settings.kallsyms, rules);
         let member = settings.selector.as_ref().map(member).transpose()?;
-        let mut sources = Sources::open(member)?;
-        let counts = sources.read(&[])?;
+        let counter = Counter::new(member)?;
         let now = Instant::now();
         let mut watch = Self {
             totals: Totals::new(settings.names),
@@ -274,8 +272,7 @@ impl Watch {
             modules: loaded_modules(),
             member,
             searched: now,
-            sources,
-            counts,
+            counter,
             stepped: now,
             round: now,
             round_start: (0, 0.0),
@@ -339,11 +336,9 @@ impl Watch {
     }
 
     fn count(&mut self) {
-        match self.sources.read(&self.cpus) {
-            Ok(now) => {
-                let activity = self.counts.until(&now, 0.0);
+        match self.counter.advance(&self.cpus) {
+            Ok(activity) => {
                 self.totals.add_counts(&activity);
-                self.counts = now;
                 self.failures.remove("counts");
             }
             Err(error) => drop(self.failures.insert("counts", error.to_string())),
@@ -364,8 +359,7 @@ impl Watch {
         }
         self.searched = Instant::now();
         let pid = member(selector)?;
-        self.sources = Sources::open(Some(pid))?;
-        self.counts = self.sources.read(&self.cpus)?;
+        self.counter.follow(pid, &self.cpus)?;
         self.member = Some(pid);
         self.failures.remove("group");
         Ok(())
@@ -506,7 +500,7 @@ impl Watch {
 
 /// The names of the loaded modules.
 fn loaded_modules() -> BTreeSet<String> {
-    let text = fs::read_to_string(MODULES).unwrap_or_default();
+    let text = text::read(MODULES).unwrap_or_default();
     text.lines()
         .filter_map(|line| line.split_ascii_whitespace().next().map(str::to_owned))
         .collect()

@@ -3,11 +3,11 @@
 //! Every user may read `/proc/stat`. The file counts, in ticks, how long each processor was in user
 //! code, in the kernel, in interrupts and idle. It has no layers, so kernel time is in no layer.
 
-use std::fs;
 use std::path::PathBuf;
 
 use perpacket_cost::Layer;
 use perpacket_linux::clock::monotonic_ns;
+use perpacket_linux::text;
 
 use crate::capture::events::Pass;
 use crate::capture::{Backend, EventProvider, EventSource, GroupCounts, Record};
@@ -72,8 +72,7 @@ struct AccountSource {
 
 impl AccountSource {
     fn read(&self) -> Result<Vec<u64>, ProfileError> {
-        let text = fs::read_to_string(&self.stat)
-            .map_err(|error| ProfileError::file(&self.stat, error))?;
+        let text = text::read(&self.stat).map_err(|error| ProfileError::file(&self.stat, error))?;
         Ok(text
             .lines()
             .filter_map(|line| {
@@ -142,7 +141,7 @@ mod tests {
             let text = format!(
                 "cpu  0 0 0 0 0 0 0\ncpu0 9 9 9 9 9 9 9 0\ncpu1 {user} 0 {system} 50 0 0 {softirq} 3\n"
             );
-            fs::write(&file, text).unwrap();
+            std::fs::write(&file, text).unwrap();
         };
         write(10, 20, 30);
         let accounts = Accounts { stat: file.clone() };
@@ -159,7 +158,7 @@ mod tests {
                 }
             })
             .unwrap();
-        fs::remove_file(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
         assert_eq!(
             found,
             [(Layer::User, 1), (Layer::Other, 2), (Layer::Interrupt, 3)]

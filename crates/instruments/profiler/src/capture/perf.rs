@@ -1,12 +1,12 @@
 //! The kernel's perf events as an event source: on each processor, a sampled event and its group.
 
-use std::fs;
 use std::io;
 use std::mem::size_of;
 
 use perpacket_cost::EventKind;
 use perpacket_linux::perf::bindings::{self, perf_event_attr};
 use perpacket_linux::perf::{Event, SampleRing};
+use perpacket_linux::text;
 
 use crate::capture::events::{Pass, Rate, kernel_event};
 use crate::capture::ring;
@@ -247,7 +247,7 @@ pub fn group_counts(words: &[u64], names: &[String], cpu: usize) -> Result<Vec<u
 fn open_error(event: EventKind, cpu: usize, source: io::Error) -> ProfileError {
     let denied = matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM));
     if denied {
-        let paranoid = fs::read_to_string(PARANOID);
+        let paranoid = text::read(PARANOID);
         return ProfileError::Forbidden {
             paranoid: paranoid.map_or_else(|_| "unreadable".to_owned(), |text| text.trim().into()),
         };

@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use perpacket_cost::{Directions, EventKind, KernelSymbols};
+use perpacket_linux::text;
 
 use self::file::{Event, File, kernel_start, symbol_address};
 use self::sample::Decoder;
@@ -334,7 +335,7 @@ fn activity(traffic: &Traffic) -> Result<Activity, ProfileError> {
 /// The text of the kernel's symbols, and whether the recording is of this machine's kernel.
 fn symbols(settings: &Settings, file: &File<'_>) -> Result<(String, bool), ProfileError> {
     let read = |path: &Path| fs::read(path).map_err(ProfileError::option_file("kallsyms", path));
-    let own = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let own = text::read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let is_here = file
         .release
         .as_deref()
