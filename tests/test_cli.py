@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import split
@@ -563,3 +565,53 @@ def test_an_explanation_is_printed_by_operation_and_queue(perpacket: CommandLine
         assert text in done.out
     done = perpacket("simulate", "W-0-N-N-FCFS-400", "--explain", "--format", "json", "--quiet")
     assert json.loads(done.out)["host"][0]["operation"] == "tcp.input"
+
+
+NOT_DOCUMENTS = {
+    "random.toml": random.Random(1).randbytes(3000),
+    "compressed.toml": gzip.compress(b"name = 1\n"),
+    "brackets.toml": b"a = " + b"[" * 100_000,
+    "brackets.json": b"[" * 100_000,
+}
+"""Files that are neither JSON nor TOML."""
+
+
+@pytest.mark.parametrize("name", NOT_DOCUMENTS)
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("profile", "compare", "{file}", "{file}"),
+        ("advise", "--profile", "{file}"),
+        ("study", "run", "{file}"),
+        ("model", "bounds", "--bench", "{file}"),
+    ],
+    ids=lambda verb: " ".join(verb[:2]),
+)
+def test_a_file_that_is_no_document_is_a_mistake_and_not_a_fault(
+    verb: Sequence[str], name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(NOT_DOCUMENTS[name])
+    command = [sys.executable, "-m", "perpacket.cli", *(word.format(file=file) for word in verb)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert str(file) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
+    script = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "perpacket.cli.app":
+            raise KeyboardInterrupt
+
+from perpacket.cli import main
+sys.meta_path.insert(0, Interrupt())
+main()
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")

@@ -49,7 +49,7 @@ def _profiles(path: Path, point: Point) -> Iterator[Mapping[str, object]]:
     for file in sorted((path / RAW).glob(f"{point.name}.seed-*.profile.json")):
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         if isinstance(document, dict):
             yield document

@@ -117,7 +117,7 @@ def read_catalogue(file: Path | None = None) -> Catalogue:
     place = file if file is not None else files(__package__) / "data" / "bounds.toml"
     try:
         catalogue = Catalogue.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigurationError(f"{place}: cannot be read: {reason}") from None
     except ValidationError as error:

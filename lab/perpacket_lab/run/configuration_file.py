@@ -191,7 +191,7 @@ def read(file: Path) -> RunConfiguration:
     """Read the file; raises `ConfigurationError` naming the file, the key and what was expected."""
     try:
         model = FileModel.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}", hint=REMEDY) from None
     except ValidationError as error:
         raise ConfigurationError(f"{file}: {problem_text(error)}", hint=REMEDY) from None

@@ -63,7 +63,7 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
         content = parse(file.read_bytes())
     except FileNotFoundError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CorruptObservation(f"{file}: damaged: {error}") from None
     if not isinstance(content, dict):
         raise CorruptObservation(f"{file}: damaged: expected a JSON object")

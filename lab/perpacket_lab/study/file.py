@@ -280,7 +280,7 @@ def read_content(text: str, where: Path) -> Content:
     """
     try:
         content: Content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError(f"{where}: invalid TOML: {error}", hint=EXAMPLE_HINT) from None
     experiments = content.get("experiment")
     for owner in (content, *(experiments if isinstance(experiments, list) else ())):

@@ -121,7 +121,7 @@ def read(path: Path) -> PublishedFile:
     """
     try:
         file = PublishedFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from None
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {problem_text(error)}") from None

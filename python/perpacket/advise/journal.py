@@ -144,7 +144,7 @@ def read(file: Path) -> Journal | None:
         return Journal(steps=steps, **content)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
         raise RunFailed(
             f"{file}: the journal of a trial cannot be read: {error}",
             "look at the file, restore its settings by hand, and remove it",

@@ -195,11 +195,14 @@ def read(profile: Path, stacks: Path | None) -> Profile:
     hint = "`perpacket profile --format json` prints such a file"
     try:
         document = json.loads(profile.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"--profile {profile}: {error}", hint=hint) from None
     if not isinstance(document, dict) or "window_s" not in document:
         raise ConfigurationError(f"--profile {profile}: it is not a profile", hint=hint)
-    lines = [] if stacks is None else stacks.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = [] if stacks is None else stacks.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"--folded {stacks}: {error}") from None
     return Profile(document, tuple(folded(lines)))
 
 

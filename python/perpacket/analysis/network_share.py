@@ -15,7 +15,7 @@ def read_document(file: Path, place: str) -> Mapping[str, object]:
     """A JSON document; raises `ConfigurationError` when it is invalid. `place` is its name."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigurationError(f"{place}: cannot be read: {reason}") from None
     if not isinstance(content, dict):

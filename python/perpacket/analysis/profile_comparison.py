@@ -115,13 +115,16 @@ class ProfileComparison:
 
 def read(path: Path) -> list[Window]:
     """The windows of a file; raises `ConfigurationError` if it is no profile."""
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: expected a profile: {error}", hint=HINT) from None
     found: list[Window] = []
     decoder, place = json.JSONDecoder(), 0
     while place < len(text.rstrip()):
         try:
             document, place = decoder.raw_decode(text, place)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter for too many brackets
             raise ConfigurationError(f"{path}: {error}", hint=HINT) from None
         if not isinstance(document, dict) or "window_s" not in document:
             raise ConfigurationError(f"{path}: expected a profile", hint=HINT)

@@ -14,9 +14,19 @@ The verbs import heavy packages in their functions, so that help and version are
 
 from __future__ import annotations
 
+import sys
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, which `failure` would import."""
+
 
 def main() -> None:
     """Run the command line and exit with its status; the entry point of `perpacket`."""
-    from perpacket.cli.app import run
+    try:
+        from perpacket.cli.app import run
 
-    raise SystemExit(run())
+        status = int(run())
+    except KeyboardInterrupt:  # also while modules are imported
+        sys.stderr.write("error: interrupted\n")
+        status = INTERRUPTED
+    raise SystemExit(status)

@@ -264,7 +264,7 @@ def read(file: Path, kind: type[Kind]) -> Kind:
         return kind.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ConfigurationError(f"uses: there is no component {file.parent.name}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError(f"{file}: {error}") from None
     except ValidationError as error:
         raise ConfigurationError(f"{file}: {problem_text(error)}") from None

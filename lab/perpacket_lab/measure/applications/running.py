@@ -140,7 +140,7 @@ def find(name: str) -> Description | None:
     file = file_of(name)
     try:
         description = Description(**json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, RecursionError, TypeError):
         return None
     if description.is_running:
         return description

@@ -128,7 +128,7 @@ def leftovers() -> Iterator[Record]:
             run, owner = str(content["run"]), content["owner"]
             alive = start_ticks(int(owner["pid"])) == owner["start_ticks"]
             names = [str(name) for name in content["namespaces"]]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, RecursionError, KeyError, TypeError):
             # The file is no record, or another run has just removed it.
             continue
         if alive or file.stem != run:
