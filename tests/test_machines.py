@@ -18,13 +18,13 @@ import pytest
 import requirements
 from machines import machine as machines
 from machines.machine import Check, Run
-from perpacket.errors import MachineLacks
+from perpacket.errors import MachineLacks, RunFailed
 
 pytestmark = pytest.mark.machines
 
 Test = Callable[..., None]
 
-RUNS: dict[str, Run | MachineLacks] = {}
+RUNS: dict[str, Run | MachineLacks | RunFailed] = {}
 
 
 def machine(*names: str) -> Callable[[Test], Test | None]:
@@ -43,11 +43,13 @@ def run(request: pytest.FixtureRequest) -> Run:
     if name not in RUNS:
         try:
             RUNS[name] = machines.run(machines.read(name))
-        except MachineLacks as lack:
-            RUNS[name] = lack
+        except (MachineLacks, RunFailed) as error:
+            RUNS[name] = error
     done = RUNS[name]
     if isinstance(done, MachineLacks):
         requirements.skip("machines", done)
+    if isinstance(done, RunFailed):
+        raise done
     return done
 
 
