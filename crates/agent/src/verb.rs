@@ -28,6 +28,11 @@ The same as a JSON document, for other programs:
 
   perpacket-agent run '{\"profile\": {\"duration\": \"10s\", \"format\": \"json\"}}'";
 
+/// Shown after the options of `run`.
+const RUN_EXAMPLE: &str = "\
+Example:
+  perpacket-agent run '{\"load http\": {\"url\": \"http://127.0.0.1:8080/\", \"connections\": 8}}'";
+
 /// Runs the verb of parsed arguments.
 type Run = Box<dyn Fn(&ArgMatches, &Output) -> Result<Status, Failure>>;
 
@@ -110,7 +115,7 @@ const COMMANDS: [(&str, &str, &str, &str); 3] = [
     (
         "run",
         "DOCUMENT",
-        "Run a JSON document, such as '{\"profile\": {\"duration\": \"10s\"}}'",
+        "Run the options of a JSON document",
         "The document, or - for standard input",
     ),
     (
@@ -150,6 +155,9 @@ fn command(groups: &[(&'static str, &'static str)], verbs: &[Verb]) -> Command {
     }
     for (name, argument, about, help) in COMMANDS {
         let mut command = Command::new(name).about(about);
+        if name == "run" {
+            command = command.after_help(as_typed(RUN_EXAMPLE));
+        }
         if !argument.is_empty() {
             command = command.arg(
                 Arg::new(argument)

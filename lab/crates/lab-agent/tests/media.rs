@@ -269,7 +269,7 @@ fn options_for_many_media_are_refused_where_they_have_no_effect() {
         ),
         (
             "--first-file",
-            "--first-file has no effect without {} in the URL",
+            "--first-file has no effect without the url ...{}...",
         ),
     ] {
         let mut command = Command::new(AGENT);
@@ -431,7 +431,7 @@ fn our_clients_play_from_gstreamers_server() {
     synthesize(&root, "1", "1000000", "20");
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../lab/perpacket_lab/measure/media/gstreamer_server.py"
+        "/../../perpacket_lab/measure/media/gstreamer_server.py"
     );
     let process = Command::new(python)
         .arg(script)

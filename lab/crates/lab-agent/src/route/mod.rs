@@ -206,6 +206,11 @@ const DISCARD: u16 = 9;
 
 impl Spec for CheckSpec {
     fn resolved(self) -> Result<Self, SpecError> {
+        if let Some(text) = self.port.iter().find(|text| !text.contains('=')) {
+            return Err(SpecError::new(format!(
+                "--port {text}: expected ROUTER=HOST, both [NETNS:]IFNAME"
+            )));
+        }
         match self.port.len() {
             1 => Err(SpecError::new("--port: one port, expected two at least")),
             _ => Ok(self),
