@@ -52,7 +52,7 @@ $(VENV)/.installed: $(SOURCES) | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
-	$(install) '.[dev,docs]'
+	$(install) . --editable '.[dev,docs]'
 	$(plugin)
 	touch $@ $(VENV)/.installed
 
