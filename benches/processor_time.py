@@ -222,7 +222,8 @@ def profiles(pid: int, duration_s: float, frequency: int, runs: int) -> Iterator
         before = None
         for line in process.stdout:
             after = reading(pid)
-            if before is not None:
+            # The last window is the rest of the duration, and may be short.
+            if before is not None and after[0] - before[0] > duration_s / 2:
                 yield ratios(json.loads(line), pid, before, after)
             before = after
 
