@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::body::Framing;
 use crate::status::Status;
+use crate::target::is_target;
 
 /// Maximum number of fields in a head.
 const FIELDS: usize = 96;
@@ -195,8 +196,12 @@ fn check<'a>(
     if target.len() > TARGET_BYTES {
         return Err(Status::UriTooLong);
     }
+    let known_method = method_of(method)?;
+    if !is_target(method, target.as_bytes()) {
+        return Err(Status::BadRequest);
+    }
     let mut request = Request {
-        method: method_of(method)?,
+        method: known_method,
         target: target.as_bytes(),
         minor_version,
         keep_alive: false,

@@ -9,6 +9,42 @@ pub enum TargetError {
     Outside,
 }
 
+/// Whether a method may have this target (RFC 9112, section 3.2): a path or a URI of HTTP, without a
+/// fragment. `OPTIONS` may have `*`. `CONNECT` has a host and a port; here it has any target, because
+/// no server accepts this method.
+#[must_use]
+pub fn is_target(method: &str, target: &[u8]) -> bool {
+    match target {
+        _ if method == "CONNECT" => true,
+        b"*" => method == "OPTIONS",
+        _ if target.contains(&b'#') => false,
+        [b'/', ..] => true,
+        _ => authority(target).is_some_and(is_authority),
+    }
+}
+
+/// The authority of a target in absolute form, and nothing for another form.
+fn authority(target: &[u8]) -> Option<&[u8]> {
+    let rest = after_scheme(target)?;
+    let end = rest.iter().position(|byte| b"/?#".contains(byte));
+    Some(&rest[..end.unwrap_or(rest.len())])
+}
+
+/// Whether an authority has a host and no user (RFC 9110, sections 4.2.1 and 4.2.4).
+fn is_authority(authority: &[u8]) -> bool {
+    !matches!(authority, [] | [b':', ..]) && !authority.contains(&b'@')
+}
+
+/// The part of a URI of HTTP after its scheme.
+fn after_scheme(target: &[u8]) -> Option<&[u8]> {
+    [&b"http://"[..], b"https://"]
+        .into_iter()
+        .find_map(|scheme| {
+            let (start, rest) = target.split_at_checked(scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then_some(rest)
+        })
+}
+
 /// Splits a target into its path and its query, and drops the fragment.
 #[must_use]
 pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
@@ -27,12 +63,7 @@ pub fn origin_form(target: &[u8]) -> Option<&[u8]> {
     if target.first() == Some(&b'/') {
         return Some(target);
     }
-    let rest = [&b"http://"[..], b"https://"]
-        .into_iter()
-        .find_map(|scheme| {
-            let (start, rest) = target.split_at_checked(scheme.len())?;
-            start.eq_ignore_ascii_case(scheme).then_some(rest)
-        })?;
+    let rest = after_scheme(target)?;
     match rest
         .iter()
         .position(|&byte| matches!(byte, b'/' | b'?' | b'#'))
@@ -132,6 +163,32 @@ mod tests {
                 Err(TargetError::Malformed),
                 "{malformed}"
             );
+        }
+    }
+
+    #[test]
+    fn a_target_has_a_form_that_its_method_may_have() {
+        for (method, target) in [
+            ("GET", "/a?b"),
+            ("GET", "HTTP://h:80/a"),
+            ("GET", "http://h?a@b"),
+            ("OPTIONS", "*"),
+            ("CONNECT", "h:80"),
+        ] {
+            assert!(is_target(method, target.as_bytes()), "{method} {target}");
+        }
+        for (method, target) in [
+            ("GET", "*"),
+            ("GET", "a.txt"),
+            ("GET", "h:80"),
+            ("GET", "/a#b"),
+            ("GET", "http://h/#b"),
+            ("GET", "http:///a"),
+            ("GET", "http://:80/a"),
+            ("GET", "http://user@h/a"),
+            ("POST", "ftp://h/a"),
+        ] {
+            assert!(!is_target(method, target.as_bytes()), "{method} {target}");
         }
     }
 

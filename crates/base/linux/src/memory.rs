@@ -192,7 +192,9 @@ impl<T: Shareable> SharedTable<T> {
     pub fn new(length: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
         let length = length.max(1);
-        let start = map(length * size_of::<T>(), MapFlags::SHARED)?;
+        let bytes = length.checked_mul(size_of::<T>());
+        let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
+        let start = map(bytes, MapFlags::SHARED)?;
         Ok(Self { start, length })
     }
 }
@@ -238,6 +240,13 @@ mod tests {
         waitpid(Some(child.unwrap()), WaitOptions::empty()).unwrap();
         assert_eq!((table[0].first.get(), table[1].first.get()), (0, 5));
         assert_eq!(table[1].others[2].get(), 7);
+    }
+
+    #[test]
+    fn a_table_that_no_address_space_holds_is_an_error() {
+        // The product of length and size is small after an overflow.
+        let length = usize::MAX / size_of::<Counts>() + 2;
+        assert!(SharedTable::<Counts>::new(length).is_err());
     }
 
     #[test]

@@ -28,6 +28,18 @@ use super::sockets::{datagrams, listen, port_pair};
 use super::stream::SendBuffers;
 use super::{Error, Shared};
 
+/// The number of descriptors that connections may have of this many. The others are for files.
+const fn for_connections(descriptors: u64) -> u64 {
+    const LEAST_FOR_FILES: u64 = 4;
+    let for_files = descriptors / 50;
+    let for_files = if for_files < LEAST_FOR_FILES {
+        LEAST_FOR_FILES
+    } else {
+        for_files
+    };
+    descriptors.saturating_sub(for_files)
+}
+
 /// Tokens of descriptors that are not connections.
 const LISTENER: u64 = u64::MAX;
 const REPORTS: u64 = u64::MAX - 1;
@@ -129,7 +141,7 @@ impl EventLoop {
             rtp: Arc::new(rtp),
             // Above half of the limit, streams share one socket, so twice as many streams fit.
             descriptors_own: descriptors / 2,
-            descriptors_all: descriptors / 100 * 98,
+            descriptors_all: for_connections(descriptors),
             connections: Vec::new(),
             free: Vec::new(),
             checked_parts: 0,
@@ -539,5 +551,17 @@ impl EventLoop {
         // A small buffer limits the memory for datagrams that a client sends to the RTP port.
         socket.set_recv_buffer_size(UNREAD_BYTES)?;
         Ok((Arc::new(socket.into()), None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_descriptors_are_enough_for_some_connections() {
+        assert_eq!(for_connections(1000), 980);
+        assert_eq!(for_connections(99), 95);
+        assert_eq!(for_connections(0), 0);
     }
 }
