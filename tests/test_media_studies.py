@@ -282,8 +282,8 @@ def test_every_client_plays_in_one_process_and_every_file_exists(
     assert all(count <= programs.CLIENTS_PER_PROCESS for _, _, count in parts)
     for _, first, count in parts:
         command = programs.play(HERE, asked_for, "rtsp://h", first, count)
-        begin = int(command[command.index("--first-file") + 1])
-        assert begin + int(command[command.index("--files") + 1]) <= asked_for.files
+        (options,) = json.loads(command[-1]).values()
+        assert options["first-file"] + options["files"] <= asked_for.files
 
 
 @given(cut=st.integers(0, 200))

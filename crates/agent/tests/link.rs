@@ -38,7 +38,7 @@ fn the_length_of_a_queue_without_a_rate_is_refused() {
         let subject = if refused == "no-such" {
             "network namespace no-such: ".to_owned()
         } else {
-            format!("{refused} has no effect without a bit rate")
+            format!("{refused} has no effect without --bit-rate")
         };
         assert!(message.contains(&subject), "{options:?}: {message}");
     }

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use perpacket_profiler::settings::Events;
+use perpacket_profiler::spec::Spec;
 use perpacket_profiler::{End, ProfileError, Profiler, Report, Settings};
 use quiet::Verdict;
 use rustix::time::{ClockId, clock_gettime};
@@ -416,11 +417,13 @@ fn wrong_settings_are_errors_before_anything_runs() {
         ..Settings::default()
     });
     assert!(text.contains("--pid 999999999: no such process"), "{text}");
-    let text = message(Settings {
-        frequency_hz: 0,
-        ..Settings::default()
-    });
-    assert!(text.contains("--frequency 0"), "{text}");
+    let text = perpacket_spec::parse::<Spec>("--frequency 0")
+        .unwrap_err()
+        .message;
+    assert!(
+        text.contains("expected a whole number from 1 to 20000"),
+        "{text}"
+    );
     let text = message(Settings {
         rules: Some(PathBuf::from("/nowhere/rules.toml")),
         ..Settings::default()

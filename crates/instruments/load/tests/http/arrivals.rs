@@ -101,7 +101,7 @@ fn nothing_in_the_warm_up_counts() {
     });
     let report = load(spec(
         &server.url("/file"),
-        "--connections 4 --rate 100.0 --warmup 500ms",
+        "--connections 4 --rate 100.0 --warmup 500ms --duration 500ms",
     ));
     let answered = answered.load(Ordering::SeqCst);
     assert!(report.requests < answered, "{} {answered}", report.requests);
