@@ -43,7 +43,7 @@ import os, sys
 from pathlib import Path
 import patience
 patience.be_patient(setattr)
-from perpacket.show import html as report
+from perpacket_lab.show import html as report
 from perpacket.cli import main
 from perpacket_lab.run.directory import RunDirectory
 from perpacket.measure.hosts import record
@@ -66,7 +66,7 @@ main()
 REFUSED = """
 import json, sys
 from pathlib import Path
-from perpacket.measure import hosts as testbed
+from perpacket_lab.measure import hosts as testbed
 from perpacket.errors import PerpacketError
 from perpacket.measure.hosts import record
 

@@ -237,7 +237,7 @@ def test_the_receive_work_of_a_pair_moves_to_a_processor_and_back(bed: Routed) -
 CHILD = """
 import sys, time
 from pathlib import Path
-from perpacket.measure import hosts as testbed
+from perpacket_lab.measure import hosts as testbed
 from perpacket.measure.hosts import record
 from perpacket_lab.measure.router import rip
 

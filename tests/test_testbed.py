@@ -382,7 +382,7 @@ def test_a_testbed_that_cannot_be_set_up_leaves_nothing(monkeypatch: pytest.Monk
 CHILD = """
 import subprocess, sys, time
 from pathlib import Path
-from perpacket.measure import hosts as testbed
+from perpacket_lab.measure import hosts as testbed
 from perpacket.measure.hosts import record
 
 record.folder_path = lambda: Path(sys.argv[1])
@@ -489,7 +489,7 @@ def test_files_that_are_not_records_stay(records: Path) -> None:
 REMOTE = """
 import os, sys
 from pathlib import Path
-from perpacket.measure import hosts as testbed
+from perpacket_lab.measure import hosts as testbed
 from perpacket.errors import MachineLacks
 from perpacket.measure import agent
 
