@@ -90,9 +90,9 @@ def test_counts_are_those_of_the_emulated_clock(run: Run) -> None:
         assert 0.4 * group["cycles"] < group["instructions"] < 0.51 * group["cycles"]
 
 
-# The layers of instructions are not compared. QEMU takes the overflow of their counter only when
-# the guest enters or leaves the kernel: `perf record -e instructions` in this guest has 73 % of its
-# samples at two addresses of user code, and none in TCP, which has half of the cycles.
+# The layers of instructions are not compared. `perf record -e instructions` in this guest has 73 %
+# of its samples at two addresses of user code, and none in TCP, which has half of the cycles. QEMU
+# seems to report an overflow only when the guest enters or leaves the kernel.
 @machine("arm-pmu")
 def test_layers_of_cycles_are_those_of_time(run: Run) -> None:
     cycles = document(run, "profile-counters")["layers"]
