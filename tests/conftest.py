@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import fake_core as fake
 import invented
-import perpacket
+import perpacket_lab
 import quiet
 import requirements
 from patience import be_patient
@@ -80,7 +80,7 @@ def fake_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the compiled core by the fake one."""
     module = fake.module()
     monkeypatch.setitem(sys.modules, "perpacket_lab._core", module)
-    monkeypatch.setattr(perpacket, "_core", module, raising=False)
+    monkeypatch.setattr(perpacket_lab, "_core", module, raising=False)
 
 
 @pytest.fixture

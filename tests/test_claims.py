@@ -204,7 +204,7 @@ def by_runs(ratios: list[float]) -> Verdict:
 
 def by_profiles(ratios: list[float]) -> Verdict:
     sides = (
-        [window({"tcp": 100.0 * one}) for one in side] for side in ([1.0] * len(ratios), ratios)
+        [window({"tcp": 10_000.0 * one}) for one in side] for side in ([1.0] * len(ratios), ratios)
     )
     return profile_comparison.compare(*sides, paired=True).total.verdict
 

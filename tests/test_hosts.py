@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,7 +60,6 @@ def test_a_machine_without_a_profile_has_a_row_and_a_note() -> None:
     [
         ["--hosts", " , "],
         ["--hosts", ""],
-        ["--hosts"],
         ["--hosts", "a,a"],
         ["--hosts", "a", "--every", "1s"],
         ["--hosts=b c"],
@@ -70,6 +70,13 @@ def test_options_that_several_machines_cannot_have_are_refused(
 ) -> None:
     assert run(["profile", *words]) in (2, 4)
     assert "error: " in capsys.readouterr().err
+
+
+def test_hosts_without_names_are_refused_by_the_agent() -> None:
+    words = [sys.executable, "-m", "perpacket.cli", "profile", "--hosts"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "error: " in done.stderr
 
 
 def test_a_wrong_machine_has_a_note_with_what_was_expected(

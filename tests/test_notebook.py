@@ -33,7 +33,7 @@ LAYERS = {
     "tcp": {"share": 0.15, "cpu_ns_per_packet": 600.0},
     "other": {"share": 0.25, "cpu_ns_per_packet": 1000.0},
 }
-"""A profile in which the network has a quarter of the processor, so the gain is at most a third."""
+"""The network has a third of the time that is not of other programs, so the gain is at most a half."""
 
 
 def values(chart: Any, *names: str) -> list[Any]:
@@ -148,14 +148,14 @@ def test_a_profile_has_its_network_share_and_the_gain_of_offload(tmp_path: Path)
     file = tmp_path / "web.json"
     file.write_text(json.dumps({"backend": "cpu-clock", "layers": LAYERS}))
     profile = perpacket.read_profile(file)
-    assert profile.network_share == pytest.approx(0.25)
-    assert profile.gain() == pytest.approx(1 / 3)
+    assert profile.network_share == pytest.approx(1 / 3)
+    assert profile.gain() == pytest.approx(1 / 2)
     assert profile.to_polars()["layer"].to_list() == list(LAYERS)
     assert dict(values(profile.plot(), "layer", "value"))["tcp"] == 600.0
     placed = {name: (share, gain) for name, share, gain
               in values(profile.plot("laws"), "name", "share", "gain")}  # fmt: skip
-    assert placed["web.json"] == pytest.approx((25.0, 100 / 3))
-    assert "the gain by offload is at most 33 %" in profile._repr_html_()
+    assert placed["web.json"] == pytest.approx((100 / 3, 50.0))
+    assert "the gain by offload is at most 50 %" in profile._repr_html_()
 
 
 def test_a_profile_of_counters_is_drawn_in_shares() -> None:
@@ -181,7 +181,7 @@ def test_the_example_notebook_runs_and_its_results_agree() -> None:
     app = runpy.run_path(str(TOUR))["app"]
     outputs, names = app.run()
     assert len(names["run"].to_polars()) == 4 * 2
-    assert names["gain"] == pytest.approx(0.3 / 0.7)
+    assert names["gain"] == pytest.approx(0.5)
     shown = [output for output in outputs if hasattr(output, "_repr_html_")]
     assert any(isinstance(output, StudyRun) for output in shown)
 

@@ -8,6 +8,7 @@ the lab. Notebooks display a result as tables.
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -97,16 +98,17 @@ class MeasuredProfile(Result):
 
     @property
     def network_share(self) -> float:
-        """The network's share of the busy processor, as a fraction."""
+        """The network's share of the server's processor time, as a fraction."""
         return network_share.network_share(self.document, self.place)
 
     def gain(self, offloaded: float = 1.0) -> float:
         """The largest gain in throughput if that part of the network's work moves to a NIC.
 
-        By LAWS, if the processor is the limit: p/(gamma - p + 1), a fraction.
+        By LAWS, if the processor is the limit: p/(gamma - p + 1), a fraction. It is infinite if
+        the server has no other work.
         """
         removed = self.network_share * offloaded
-        return removed / (1.0 - removed)
+        return removed / (1.0 - removed) if removed < 1.0 else math.inf
 
     def tables(self) -> Sequence[Table]:
         """The share and the cost of each layer."""
@@ -116,7 +118,7 @@ class MeasuredProfile(Result):
         )
         title = (
             f"{self.place}: {self.document.get('backend', 'profile')}; the network uses "
-            f"{100 * self.network_share:.1f} % of the busy processor, so the gain by offload is "
+            f"{100 * self.network_share:.1f} % of the server's time, so the gain by offload is "
             f"at most {100 * self.gain():.0f} %"
         )
         headings = ("layer", "share (%)", "per packet (ns)")
