@@ -33,7 +33,7 @@ LAYERS = {
     "tcp": {"share": 0.15, "cpu_ns_per_packet": 600.0},
     "other": {"share": 0.25, "cpu_ns_per_packet": 1000.0},
 }
-"""The network has a third of the time that is not of other programs, so the gain is at most a half."""
+"""The network has a third of the time without other programs: the gain is at most a half."""
 
 
 def values(chart: Any, *names: str) -> list[Any]:
