@@ -85,14 +85,15 @@ def test_every_point_is_a_plan_and_its_command_has_the_factors(name: str, length
     for point in library.find(name, length).points:
         plan = validated(BenchPlan, point)
         command = " ".join(plan.command(Here()))  # type: ignore[arg-type]
-        assert "--cpu 3" in command
+        assert '"cpu": 3' in command
         if plan.kind == "surface":
             size = point.factors["working_set_bytes"]
-            assert f"--operations {point.factors['operation']}" in command
-            assert f"--smallest {size} --largest {size} --no-chain" in command
+            assert f'"operations": "{point.factors["operation"]}"' in command
+            assert f'"smallest": {size}, "largest": {size}, "no-chain": true' in command
         if plan.kind == "switch":
-            assert f"--kinds {point.factors['kind']} --members {plan.members} " in command
-            assert ("--pinned yes" in command) == (point.factors["placed"] == "pinned")
+            kind = point.factors["kind"]
+            assert f'"kinds": "{kind}", "members": {plan.members}, ' in command
+            assert ('"pinned": "on"' in command) == (point.factors["placed"] == "pinned")
 
 
 def test_working_sets_beyond_memory_are_left_out_with_the_reason() -> None:
@@ -127,7 +128,7 @@ def test_a_stride_that_the_benchmark_rejects_is_a_configuration_error(needs_agen
     stride = Point("p", "surface", {}, (("bench.kind", "surface"), ("bench.stride_words", "3")))
     with (
         runner.set_up((stride,)),
-        pytest.raises(ConfigurationError, match="strides = 3"),
+        pytest.raises(ConfigurationError, match="--strides 3"),
     ):
         runner.prepare(stride, 1, timeline=False).run()
 

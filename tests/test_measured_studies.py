@@ -497,4 +497,4 @@ def test_the_studies_use_the_real_runner() -> None:
     for name in SERVED:
         runner = library.find(name).measured_runner
         assert isinstance(runner, NamedRunner)
-        assert runner.name == "perpacket.measure.web.runner:WebRunner"
+        assert runner.name == "perpacket_lab.measure.web.runner:WebRunner"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from perpacket_lab.run import directory
 from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.study import library
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
@@ -73,7 +74,7 @@ def analysis_of(archive: Path, folder: Path) -> Analysis:
 
     run = unpacked(archive, folder)
     stored = run.study()
-    today = RunDirectory(folder, replace(run.configuration, definition="")).study()
+    today = library.of_points(run.configuration.study, run.configuration.points)
     study = replace(today, command=stored.command, seeds=stored.seeds)
     return analyze(study, run)
 

@@ -141,10 +141,10 @@ pub fn write(out: impl Write, pass: &PassResult, collector: &mut Collector) -> i
     for (&(pid, code), weight) in codes {
         let before_ns = sum_ns;
         sum_ns += weight.weight;
-        let mut values = vec![weight.weight as u64];
+        let divided = |by: f64| (sum_ns / by).round() as u64 - (before_ns / by).round() as u64;
+        let mut values = vec![divided(1.0)];
         if packets > 0 {
-            let each = |ns: f64| (ns / packets as f64).round() as u64;
-            values.push(each(sum_ns) - each(before_ns));
+            values.push(divided(packets as f64));
         }
         builder.sample(pid, code, weight, &values);
     }

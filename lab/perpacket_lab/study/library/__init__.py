@@ -8,13 +8,14 @@ other, by a function of `perpacket_lab.analysis.agreement`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from perpacket.errors import ConfigurationError, MissingStudy
 from perpacket_lab.study import load
 from perpacket_lab.study.file import read_content
-from perpacket_lab.study.lengths import Length
+from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.study import Study
 
@@ -77,6 +78,20 @@ def of_run(study: str, definition: str, points: tuple[Point, ...]) -> Study:
         f"the run directory of study {study} has no study.toml",
         hint="restore that file from a copy, or run the study again into another directory",
     )
+
+
+def of_points(study: str, points: tuple[Point, ...]) -> Study:
+    """The built-in study of today at the shortest length that has all of these points.
+
+    Raises `ConfigurationError` when no length has them.
+    """
+    wanted = {point.name for point in points}
+    every = experiments(study)
+    shortest = find(study, only=every)
+    for length in LENGTHS:
+        if shortest.is_measured and not wanted <= {point.name for point in shortest.points}:
+            shortest = find(study, length, every)
+    return _limited(replace(shortest, command=f"perpacket study run {study}"), study, points)
 
 
 def _limited(found: Study, study: str, points: tuple[Point, ...]) -> Study:
