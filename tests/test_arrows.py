@@ -187,7 +187,7 @@ def is_own(module: str) -> bool:
 def imported(tree: ast.AST) -> set[str]:
     """Every module a tree imports, with its full name.
 
-    A name of a package that is no module stands for the package.
+    A name in a package that is not a module counts as the package.
     """
     found: set[str] = set()
     for node in ast.walk(tree):

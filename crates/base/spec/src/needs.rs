@@ -136,7 +136,7 @@ fn fits(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// Whether an option was typed, or stands in a document.
+/// Whether the command line or a document gives an option.
 fn is_given(matches: &ArgMatches, key: &str) -> bool {
     matches.value_source(&id(key)) == Some(ValueSource::CommandLine)
 }

@@ -3,7 +3,7 @@
 //! A timer may deliver too few samples. On some machines the idle loop of a processor is never
 //! sampled, and processors that sleep and wake often lose samples of their work too. The kernel's
 //! idle time is exact there, so the run time of a processor is known (`count::ProcessorActivity`).
-//! Each busy sample then stands for the run time divided by the number of busy samples.
+//! The weight of each busy sample is then the run time divided by the number of busy samples.
 
 use perpacket_cost::{Charge, Layer};
 
