@@ -29,6 +29,7 @@ from perpacket.advise import (
 from perpacket.advise.advice import Advice, NotApplicable, advise, judge
 from perpacket.advise.counters import Counters, Processor
 from perpacket.advise.expression import NotReadable
+from perpacket.advise.growth import between
 from perpacket.advise.limit import What
 from perpacket.advise.links import Link
 from perpacket.advise.network_scope import NetworkScope
@@ -143,10 +144,12 @@ def test_an_expression_has_nothing_else_of_python(text: str) -> None:
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=lambda change: str(change.name))
 def test_the_expressions_of_the_catalogue_use_facts_that_exist(change: catalogue.Change) -> None:
-    known = {*facts.FACTS, "share", "frames", "option", "option_number", "sysctl", "min", "max"}
+    known = {*facts.FACTS, *facts.FUNCTIONS, *expression.BUILT_IN}
     texts = [change.bound.removable]
     if change.evidence is not None:
-        texts += [change.evidence.applies, *(one.when for one in change.evidence.excluded)]
+        texts += [one.when for one in change.directions]
+        texts += [one.when for one in change.evidence.excluded]
+        texts += [one.bound.removable for one in change.directions if one.bound is not None]
     assert set[str]().union(*map(expression.names, texts)) <= known
 
 
@@ -158,9 +161,9 @@ def test_the_sentences_of_the_catalogue_use_facts_that_exist(change: catalogue.C
             return 1.0
 
     for text in (
-        change.suggest,
         change.price,
-        *(() if change.evidence is None else (change.evidence.text, change.evidence.otherwise)),
+        *(text for one in change.directions for text in (one.suggest, one.text)),
+        *(() if change.evidence is None else (change.evidence.otherwise,)),
         *(() if change.evidence is None else (one.text for one in change.evidence.excluded)),
     ):
         text.format_map(Names())
@@ -333,7 +336,7 @@ def at(
 ) -> Counters:
     """Counters of a machine with two processors, at a moment."""
     processors = {f"cpu{n}": Processor(0, round(100 * time_s), s) for n, s in enumerate(idle_s)}
-    tcp = {"PassiveOpens": opened, "ActiveOpens": 2 * opened}
+    tcp = {"TcpPassiveOpens": opened, "TcpActiveOpens": 2 * opened}
     queues = {} if queue is None else {"eth0": queue}
     return Counters(time_s, processors, {7: thread_s}, tcp, queues, 10, unsent)
 
@@ -348,7 +351,7 @@ TBF = (links.Queue("tbf", 100, 0, 3000), links.Queue("tbf", 5100, 40, 64_000))
         (at(0), at(5, (0.1, 0.2)), What.ALL, "all processors: they are 97 % busy"),
         (at(0), at(5, (0.1, 4.0)), What.ONE, "cpu0 is 98 % busy, and all together 59 %"),
         (at(0), at(5, (2.5, 2.4), thread_s=4.9), What.ONE, "a thread of the server runs 98 %"),
-        (at(0, unsent=8), at(5, (3.0, 3.0), unsent=9), What.CLIENT, "9 of 10 connections"),
+        (at(0, unsent=8), at(5, (3.0, 3.0), unsent=9), What.CLIENT, "8 of 10 connections"),
         (at(0, unsent=8), at(5, (3.0, 4.0)), What.NOTHING, "busiest processor is 40 % busy"),
         (at(0, queue=TBF[0]), at(5, (0, 0), queue=TBF[0]), What.ALL, "100 % busy"),
     ],
@@ -356,13 +359,14 @@ TBF = (links.Queue("tbf", 100, 0, 3000), links.Queue("tbf", 5100, 40, 64_000))
 def test_advice_begins_with_what_limits(
     before: Counters, after: Counters, what: What, text: str
 ) -> None:
-    report = advise(replace(seen(), before=before, after=after))
+    report = advise(replace(seen(), growth=between(before, after)))
     assert report.limit is not None
     assert report.limit.what is what
     first = " ".join(itertools.takewhile(bool, shown.lines(report, 400))).split(" 5.0 s")[0]
-    assert first.startswith("The limit: ")
+    assert "The limit: " in first
     assert text in first
-    assert ("do not raise it" in first) == (what not in (What.ONE, What.ALL))
+    assert ("do not raise it" in first) == (what is What.NOTHING)
+    assert ("No change of the network helps" in first) == (what in (What.QUEUEING, What.CLIENT))
     document = shown.document(report)["limit"]
     assert document == {"what": what.value, "text": report.limit.text}
 
@@ -378,14 +382,14 @@ def test_requests_a_connection_come_from_counts_or_are_not_judged() -> None:
     stacks = (*STACKS, "haproxy;do_syscall_64;__sys_accept4;inet_csk_accept 200")
     measured = Profile({**document(), "requests": 1000}, tuple(folded(stacks)))
     counted = replace(
-        seen(server=haproxy), profile=measured, before=at(0), after=at(5, opened=1000)
+        seen(server=haproxy), profile=measured, growth=between(at(0), at(5, opened=1000))
     )
     found = {one.change.name: one for one in advise(counted).advice}
     assert "haproxy accepts 1.00 connections of clients for each request" in (
         found["connection-reuse"].evidence
     )
     assert "haproxy opens 2.00 connections" in found["upstream-reuse"].evidence
-    kept = replace(counted, after=at(5, opened=10))
+    kept = replace(counted, growth=between(at(0), at(5, opened=10)))
     reasons = {one.change.name: one.reason for one in advise(kept).not_applicable}
     assert "accepts 0.01 connections" in reasons["connection-reuse"]
     without = advise(replace(counted, profile=seen().profile)).not_applicable

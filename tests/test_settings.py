@@ -226,10 +226,8 @@ def applicable() -> list[tuple[str, dict[str, str], str]]:
             continue
         if change.values:
             values = list(change.values)
-        elif "{" in change.suggest:
-            values = ["all"] if change.setting["kind"] == "file-mask" else ["0"]
         else:
-            values = [change.suggest]
+            values = ["all"] if change.setting["kind"] == "file-mask" else [change.example]
         found += [(change.name, dict(change.setting), value) for value in values]
     return found
 

@@ -5,6 +5,8 @@
     expression.py   the expressions in which changes state their evidence and bounds
     facts.py        the numbers and settings that expressions use
     counters.py     counters of the kernel at a moment
+    kernel_texts.py  the texts in which the kernel and its tools print counters
+    growth.py       how much counters grew
     limit.py        what limits the traffic
     observation.py  the sources of facts: a profile, the kernel's counters around it, the server
     profile.py      a profile with its call chains

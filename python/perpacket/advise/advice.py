@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from perpacket import server_cost
 from perpacket.advise import bounds, catalogue, expression, limit
-from perpacket.advise.catalogue import Change
+from perpacket.advise.catalogue import Change, Direction
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.facts import Facts
 from perpacket.advise.limit import Limit
@@ -43,6 +43,8 @@ class Advice:
 
     Empty if neither is possible.
     """
+    relieves: bool = False
+    """Whether the change moves what limits the traffic."""
 
     @property
     def risk(self) -> str:
@@ -50,10 +52,14 @@ class Advice:
         return self.change.risk.text
 
     @property
-    def rank(self) -> tuple[float, float]:
-        """The key of the ranking, largest first: the bound, then the lower end of its interval."""
+    def rank(self) -> tuple[bool, float, float]:
+        """The key of the ranking, largest first.
+
+        Changes that move the limit come before all others, then the bound decides, and then the
+        lower end of its interval.
+        """
         share = self.bound.share if self.bound is not None else None
-        return (share.value, share.low) if share is not None else (0.0, 0.0)
+        return (self.relieves, *((share.value, share.low) if share is not None else (0.0, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
         tuple(one for one in judged if isinstance(one, NotApplicable)),
         seen.interfaces,
         server,
-        seen.profile.window_s,
+        0.0 if seen.profile.is_missing else seen.profile.window_s,
         samples if isinstance(samples, int) else 0,
         tuple(map(str, limits)) if isinstance(limits, list) else (),
         seen.profile.path_share,
@@ -127,7 +133,7 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
 
 def require_load(seen: Observation) -> None:
     """Raise `RunFailed` if the server is idle, or other programs use most of the time."""
-    cost = seen.profile.cost
+    cost = None if seen.profile.is_missing else seen.profile.cost
     if cost is None:
         return
     cost.require_load("the profile")
@@ -168,9 +174,13 @@ def judge(seen: Observation, change: Change, interface: str) -> Advice | NotAppl
         return NotApplicable(change, "", "no interface carried packets", is_unread=True)
     try:
         reason = _excluded(change, facts)
-        if not reason:
-            return _advice(change, facts, named)
-        return NotApplicable(change, named, reason)
+        if reason:
+            return NotApplicable(change, named, reason)
+        direction = _direction(change, facts)
+        if direction is not None:
+            return _advice(change, direction, facts, named)
+        assert change.evidence is not None
+        return NotApplicable(change, named, change.evidence.otherwise.format_map(facts))
     except NotReadable as missing:
         return NotApplicable(change, named, str(missing), is_unread=True)
 
@@ -189,37 +199,56 @@ def _excluded(change: Change, facts: Facts) -> str:
     for one in evidence.excluded:
         if expression.evaluate(one.when, facts, facts.functions):
             return one.text.format_map(facts)
-    if not expression.evaluate(evidence.applies, facts, facts.functions):
-        return evidence.otherwise.format_map(facts)
     return ""
 
 
-def _advice(change: Change, facts: Facts, interface: str) -> Advice | NotApplicable:
+def _direction(change: Change, facts: Facts) -> Direction | None:
+    """The first direction for which there is evidence; None without any.
+
+    Raises `NotReadable` if no direction has evidence, and that of one could not be read.
+    """
+    missing: NotReadable | None = None
+    for direction in change.directions:
+        try:
+            if expression.evaluate(direction.when, facts, facts.functions):
+                return direction
+        except NotReadable as reason:
+            missing = missing or reason
+    if missing is not None:
+        raise missing
+    return None
+
+
+def _advice(
+    change: Change, direction: Direction, facts: Facts, interface: str
+) -> Advice | NotApplicable:
     assert change.evidence is not None
     bound: Bound | None = None
     no_bound = ""
-    if change.bound.removable == "0":
-        no_bound = "the change spreads or delays work and removes none"
+    removes = direction.bound or change.bound
+    if removes.removable == "0":
+        no_bound = "the change removes no work: it spreads or delays work, or moves a limit"
     try:
         bound = (
             None
             if no_bound
             else bounds.of(
-                change.bound,
+                removes,
                 facts.seen.profile,
                 lambda text: expression.number(text, facts, facts.functions),
             )
         )
     except NotReadable as missing:
         no_bound = str(missing)
-    value = change.suggest.format_map(facts)
-    text = change.evidence.text.format_map(facts)
-    if bound is not None and bound.share.value < SMALLEST_SHARE:
+    value = direction.suggest.format_map(facts)
+    text = direction.text.format_map(facts)
+    relieves = facts["limit"] in change.evidence.relieves
+    if not relieves and bound is not None and bound.share.value < SMALLEST_SHARE:
         share = 100 * SMALLEST_SHARE
         reason = f"{text}, but it can remove less than {share:g} % of processor time"
         return NotApplicable(change, interface, reason)
     command = _command(change, value, facts, interface)
-    return Advice(change, value, interface, text, bound, no_bound, command)
+    return Advice(change, value, interface, text, bound, no_bound, command, relieves)
 
 
 def _command(change: Change, value: str, facts: Facts, interface: str) -> str:

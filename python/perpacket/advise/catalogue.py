@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from perpacket.advise.limit import What
 from perpacket.errors import ConfigurationError
 
 FOLDER = "changes"
@@ -56,15 +57,6 @@ class Exclusion(Table):
     text: str
 
 
-class Evidence(Table):
-    """Expressions over facts (`facts.py`), and sentences with facts in braces."""
-
-    applies: str
-    text: str
-    otherwise: str
-    excluded: list[Exclusion] = Field(default_factory=list, alias="except")
-
-
 class Bound(Table):
     """The part of a profile that the change can reduce, and the share that it can remove."""
 
@@ -77,8 +69,35 @@ class Bound(Table):
     """The process whose samples count; all if empty."""
     own_code: bool = False
     """Whether all of the process's own code counts too; the profile does not name its functions."""
+    callers: list[str] = Field(default_factory=list)
+    """With functions: only those that one of these called count. Functions that take a spin lock
+    are no callers of the wait for it."""
     removable: str
     """An expression: the fraction of the part that the change can remove at most."""
+
+
+class Direction(Table):
+    """`[[evidence.direction]]`: evidence for one value of a change that can go both ways."""
+
+    when: str
+    suggest: str
+    text: str
+    bound: Bound | None = None
+    """The bound in this direction; that of the change if it has none."""
+
+
+class Evidence(Table):
+    """Expressions over facts (`facts.py`), and sentences with facts in braces."""
+
+    applies: str = ""
+    text: str = ""
+    """The evidence of the only direction, whose value is `suggest` of the change."""
+    directions: list[Direction] = Field(default_factory=list, alias="direction")
+    """The directions, in the order in which they are tried."""
+    otherwise: str
+    excluded: list[Exclusion] = Field(default_factory=list, alias="except")
+    relieves: list[Annotated[What, Field(strict=False)]] = Field(default_factory=list)
+    """The limits that the change moves. If one of them limits, the change comes first."""
 
 
 class Risk(Table):
@@ -111,7 +130,7 @@ class Change(Table):
     number: Number | None = None
     free: bool = False
     """Whether any text may be a value. The setting checks the text."""
-    suggest: str
+    suggest: str = ""
     """The value that advice proposes; facts in braces are filled in."""
     action: Literal["try", "advise"] = "try"
     """With `advise`, perpacket never applies the change, because it concerns security or
@@ -154,9 +173,19 @@ class Change(Table):
         )
 
     @property
+    def directions(self) -> list[Direction]:
+        """The directions of the evidence."""
+        if self.evidence is None or self.evidence.directions:
+            return [] if self.evidence is None else self.evidence.directions
+        return [
+            Direction(when=self.evidence.applies, suggest=self.suggest, text=self.evidence.text)
+        ]
+
+    @property
     def example(self) -> str:
         """One of the accepted values."""
-        return next(iter(self.values), "1" if "{" in self.suggest else self.suggest)
+        named = [one.suggest for one in self.directions] or [self.suggest]
+        return next(iter(self.values), "1" if "{" in named[0] else named[0])
 
     def option(self, server: str, value: str) -> str | None:
         """The option of a server for a value, in the syntax of the server."""

@@ -1,18 +1,23 @@
-"""Counters of the kernel at a moment: processors, the server's threads, connections and queues."""
+"""Counters of the kernel at a moment: of processors, threads, protocols, queues and drivers."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perpacket.advise import links
+from perpacket.advise import kernel_texts, links
+from perpacket.advise.kernel_texts import NO_SENDERS, Backlog, Senders
 from perpacket.advise.links import Queue
 from perpacket.advise.network_scope import NetworkScope
+from perpacket.advise.settings import iproute
+from perpacket.errors import PerpacketError
+from perpacket.machine.files import Files
 
 PROC = Path("/proc")
 
@@ -44,13 +49,19 @@ class Counters:
     processors: Mapping[str, Processor]
     threads: Mapping[int, float] = field(default_factory=dict)
     """The processor time of each thread of the server, in seconds."""
-    tcp: Mapping[str, int] = field(default_factory=dict)
-    """The counters of TCP in the network namespace (RFC 4022), such as `PassiveOpens`."""
+    protocols: Mapping[str, int] = field(default_factory=dict)
+    """The counters of the network namespace by their names in nstat, such as `TcpPassiveOpens`."""
     queues: Mapping[str, Queue] = field(default_factory=dict)
     """The root queueing discipline of each interface."""
     connections: int = 0
     unsent: int = 0
     """Connections of the namespace, and those among them with data that is not acknowledged."""
+    backlogs: Mapping[str, Backlog] = field(default_factory=dict)
+    interrupts: Mapping[str, list[int]] = field(default_factory=dict)
+    """The interrupts of each name, by processor."""
+    drivers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The driver's counters of each interface."""
+    senders: Senders = NO_SENDERS
 
 
 def read(pid: int | None, workers: Sequence[int], scope: NetworkScope) -> Counters:
@@ -58,15 +69,20 @@ def read(pid: int | None, workers: Sequence[int], scope: NetworkScope) -> Counte
     queues: Mapping[str, Queue] = {}
     with contextlib.suppress(Exception):  # netlink has errors of many types
         queues = scope.inside(links.queues)
-    backlogs = list(_unsent(pid))
+    unsent = list(_unsent(pid))
+    files = Files()
     return Counters(
         time.monotonic(),
         processors(PROC),
         dict(_threads(workers)),
-        tcp(pid),
+        protocols(files, f"/proc/{pid or 'self'}/net"),
         queues,
-        len(backlogs),
-        sum(map(bool, backlogs)),
+        len(unsent),
+        sum(map(bool, unsent)),
+        kernel_texts.backlogs(files.text("/proc/net/softnet_stat")),
+        kernel_texts.interrupts(files.text("/proc/interrupts")),
+        scope.inside(links.drivers),
+        _senders(scope),
     )
 
 
@@ -83,14 +99,18 @@ def processors(proc: Path) -> dict[str, Processor]:
     return found
 
 
-def tcp(pid: int | None, proc: Path = PROC) -> dict[str, int]:
-    """The counters of TCP in a process's network namespace; empty if they cannot be read."""
+def protocols(files: Files, folder: str) -> dict[str, int]:
+    """The counters of a network namespace; empty if they cannot be read."""
+    texts = (files.text(f"{folder}/{name}") for name in ("snmp", "netstat"))
+    return kernel_texts.protocols("\n".join(texts))
+
+
+def _senders(scope: NetworkScope) -> Senders:
+    """The connections of the namespace; none if `ss` cannot list them."""
     try:
-        lines = (proc / str(pid or "self") / "net" / "snmp").read_text().splitlines()
-        names, values = (line.split()[1:] for line in lines if line.startswith("Tcp:"))
-        return dict(zip(names, map(int, values), strict=True))
-    except (OSError, ValueError):
-        return {}
+        return kernel_texts.senders(iproute.run(scope, ["ss", "-tinH"], "connections"))
+    except (PerpacketError, subprocess.TimeoutExpired):
+        return Senders()
 
 
 def carried(pid: int | None) -> dict[str, dict[str, int]]:

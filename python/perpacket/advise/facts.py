@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
-from perpacket.advise import links, observation
+from perpacket.advise import limit, links, observation
 from perpacket.advise.catalogue import Change
-from perpacket.advise.counters import Counters
 from perpacket.advise.expression import Function, NotReadable, Value
+from perpacket.advise.growth import Growth
 from perpacket.advise.observation import Observation
 from perpacket.advise.settings.files import controls
 
@@ -30,11 +31,7 @@ class Facts(Mapping[str, Value]):
         self.interface = interface
         self._found: dict[str, Value] = {}
         self.functions: dict[str, Function] = {
-            "share": self._share,
-            "frames": self._frames,
-            "option": self._option,
-            "option_number": lambda name: _number(self._option(name)),
-            "sysctl": sysctl,
+            name: partial(function, self) for name, function in FUNCTIONS.items()
         }
 
     def __getitem__(self, name: str) -> Value:
@@ -66,6 +63,10 @@ class Facts(Mapping[str, Value]):
     def _frames(self, *functions: Value) -> float:
         """The share of samples with one of these functions in their call chain."""
         return self.seen.profile.chains([str(one) for one in functions]).share
+
+    def _driver(self, *patterns: Value) -> int:
+        """The growth of the driver's counters of the interface whose names match."""
+        return _growth(self).driver(self.link.name, *map(str, patterns))
 
     def _option(self, name: Value) -> str:
         """The present value of a server's option, by the name of its change."""
@@ -152,20 +153,43 @@ def _interrupts_per_frame(facts: Facts) -> float:
     return _ratio(count, facts.number("received_frames"), "received frames")
 
 
-def _counters(facts: Facts) -> tuple[Counters, Counters]:
-    if facts.seen.before is None or facts.seen.after is None:
+def _growth(facts: Facts) -> Growth:
+    if facts.seen.growth is None:
         raise NotReadable("a stored profile has no counters of processors and connections")
-    return facts.seen.before, facts.seen.after
+    return facts.seen.growth
 
 
 def _busiest_softirq(facts: Facts) -> float:
-    before, after = _counters(facts)
-    shares = [
-        (now.softirq_ticks - then.softirq_ticks) / max(1, now.all_ticks - then.all_ticks)
-        for cpu, now in after.processors.items()
-        if (then := before.processors.get(cpu)) is not None
-    ]
-    return max(shares, default=0.0)
+    return max(_growth(facts).softirq.values(), default=0.0)
+
+
+def _limit(facts: Facts) -> str:
+    what = limit.of(facts.seen)
+    return "" if what is None else what.what.value
+
+
+def _filtered(facts: Facts) -> float:
+    """The share of received IPv4 packets that the stack neither delivers nor forwards.
+
+    Rules of the packet filter and failed routes drop them. Source: net/ipv4/ip_input.c.
+    """
+    grown = _growth(facts)
+    received = grown.count("IpInReceives")
+    fragments = grown.count("IpReasmReqds") - grown.count("IpReasmOKs")
+    passed = grown.count("IpInDelivers", "IpForwDatagrams") + max(0, fragments)
+    return max(0.0, 1 - _ratio(passed, received, "received packets"))
+
+
+def _filtered_text(facts: Facts) -> str:
+    try:
+        return f"the stack drops {100 * _filtered(facts):.0f} % of received packets"
+    except NotReadable as reason:
+        return f"dropped packets were not counted ({reason})"
+
+
+def _most_queues(facts: Facts) -> float:
+    table = {"kind": "ethtool-channels", "parameter": "max-combined"}
+    return _number(facts.seen.read_setting(table, facts.interface))
 
 
 def _requests(facts: Facts) -> float:
@@ -177,10 +201,7 @@ def _requests(facts: Facts) -> float:
 
 def _connections_per_request(facts: Facts, counter: str) -> float:
     """The growth of a counter of TCP for each request that the server answered."""
-    before, after = _counters(facts)
-    if counter not in before.tcp or counter not in after.tcp:
-        raise NotReadable("the counters of TCP cannot be read")
-    return _ratio(after.tcp[counter] - before.tcp[counter], _requests(facts), "requests")
+    return _ratio(_growth(facts).count(counter), _requests(facts), "requests")
 
 
 def _busy_share(facts: Facts) -> float:
@@ -240,12 +261,30 @@ def _cpu_count() -> int:
     return os.cpu_count() or 1
 
 
+FUNCTIONS: dict[str, Function] = {
+    "share": Facts._share,
+    "frames": Facts._frames,
+    "option": Facts._option,
+    "option_number": lambda facts, name: _number(facts._option(name)),
+    "sysctl": lambda facts, name: sysctl(name),
+    "grown": lambda facts, *names: _growth(facts).count(*map(str, names)),
+    "driver": Facts._driver,
+}
+"""Each function of expressions by name; it gets the facts first."""
+
 FACTS: dict[str, Callable[[Facts], Value]] = {
     "interface": lambda facts: facts.link.name,
     "interface_kind": lambda facts: facts.link.kind,
     "is_virtual": lambda facts: facts.link.kind != "hardware",
     "is_loopback": lambda facts: facts.link.kind == "loopback",
     "mtu": lambda facts: facts.link.mtu,
+    "is_tunnel": lambda facts: facts.link.kind in limit.TUNNELS,
+    "has_tunnel": lambda facts: any(
+        facts.seen.links[name].kind in limit.TUNNELS for name in facts.seen.interfaces
+    ),
+    "queueing": lambda facts: facts.link.queueing,
+    "is_shaped": lambda facts: facts.link.queueing in limit.SHAPERS,
+    "limit": _limit,
     "tx_queues": lambda facts: facts.link.tx_queues,
     "present": _present,
     "present_number": lambda facts: _number(facts["present"]),
@@ -269,12 +308,24 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "drops": lambda facts: facts.seen.profile.number("drops"),
     "interrupts_per_frame": _interrupts_per_frame,
     "connections": lambda facts: observation.sockets(facts.seen.workers),
-    "connections_per_request": lambda facts: _connections_per_request(facts, "PassiveOpens"),
-    "connected_per_request": lambda facts: _connections_per_request(facts, "ActiveOpens"),
+    "connections_per_request": lambda facts: _connections_per_request(facts, "TcpPassiveOpens"),
+    "connected_per_request": lambda facts: _connections_per_request(facts, "TcpActiveOpens"),
     "busy_share": _busy_share,
     "busy_percent": lambda facts: 100 * facts.number("busy_share"),
     "busiest_softirq_share": _busiest_softirq,
     "busiest_softirq_percent": lambda facts: 100 * facts.number("busiest_softirq_share"),
+    "busiest_cpu": lambda facts: _growth(facts).busiest[0],
+    "busiest_receives": lambda facts: _growth(facts).busiest[1],
+    "busiest_receives_percent": lambda facts: 100 * _growth(facts).busiest[1],
+    "filtered": _filtered,
+    "filtered_text": _filtered_text,
+    "forwarding_percent": lambda facts: 100 * facts._frames("ip_forward", "ip6_forward"),
+    "most_queues": _most_queues,
+    "wanted_queues": lambda facts: min(facts.number("most_queues"), facts.number("cpus")),
+    "wrong_checksums": lambda facts: _growth(facts).count("TcpInCsumErrors", "UdpInCsumErrors"),
+    "retransmitted_percent": lambda facts: 100 * _growth(facts).retransmitted,
+    "collapsed": lambda facts: _growth(facts).count("TcpExtPruneCalled", "TcpExtTCPRcvCollapsed"),
+    "receive_space": lambda facts: _growth(facts).senders.receive_space,
     "cpus": lambda facts: _cpu_count(),
     "server_cpus": lambda facts: len(_server_cpus(facts)),
     "server_cpu_list": lambda facts: ",".join(map(str, sorted(_server_cpus(facts)))),

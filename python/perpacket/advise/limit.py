@@ -1,22 +1,25 @@
-"""What limits the traffic: a queueing discipline, one processor, all, the client, or nothing here.
+"""What limits the traffic, in the order in which the reasons are to be removed.
 
-If a processor is not the limit, no cheaper packet makes the traffic faster. Advice begins with it.
+Limits that are not the processor come first: if one is there, a cheaper packet makes no traffic
+faster. Advice begins with the limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from perpacket.advise.counters import Counters
+    from perpacket.advise.growth import Growth
     from perpacket.advise.observation import Observation
 
 SHAPERS = ("tbf", "htb", "hfsc", "cake", "netem")
 """Queueing disciplines that delay packets on purpose."""
+
+TUNNELS = ("vxlan", "geneve", "gretap", "gre", "ip6gre", "ipip", "sit", "wireguard", "bareudp")
+"""Kinds of interfaces that put frames into other frames; rtnl_link_ops of drivers/net and net."""
 
 LEAST_DELAYED_PER_S = 20
 """The least number of delays a second of a shaper that limits."""
@@ -24,15 +27,54 @@ LEAST_DELAYED_PER_S = 20
 FULL = 0.9
 """The least busy share of a processor, or of a thread's time on one, that limits."""
 
+IDLE_SHARE = 0.1
+"""The busiest processor of an idle machine is busy for less than this."""
+
+LEAST_RETRANSMITTED = 0.02
+"""The share of segments sent again that is no accident of a path with little loss."""
+
+LEAST_LOST = 1e-4
+"""The least share of frames that a full queue dropped, or of segments with wrong checksums."""
+
+LEAST_SQUEEZED = 0.1
+"""The least share of frames in polls that ended early; each such poll had up to `BUDGET`."""
+
+BUDGET = 300
+"""The default of net.core.netdev_budget, the frames of one round of polls."""
+
+ALLOWANCE = "allowance_exceeded"
+"""The end of the names of what a provider drops or delays; Linux, drivers/net/ethernet/amazon."""
+
+RING_DROPS = (
+    "rx_missed_errors", "rx_no_buffer_count", "rx_no_dma_resources", "rx_out_of_buffer",
+    "rx_fifo_errors", "rx_queue_*_drops", "rx_drops", "rx_overruns", "rx_dropped_full",
+)  # fmt: skip
+"""Drivers' names of frames for which the receive ring had no room."""
+
+HALF = 0.5
+
 
 class What(StrEnum):
     """What limits the traffic."""
 
+    ALLOWANCE = "allowance of the provider"
+    OFFLOAD = "broken offload"
     QUEUEING = "queueing discipline"
+    BACKLOG = "full backlog"
+    RING = "full ring"
+    SQUEEZE = "time squeezes"
     ONE = "one processor"
     ALL = "all processors"
+    WINDOW = "window of the receivers"
+    BUFFER = "send buffer"
+    LOSS = "loss on the path"
     CLIENT = "client"
+    IDLE = "idle machine"
     NOTHING = "nothing"
+
+
+ELSEWHERE = (What.ALLOWANCE, What.QUEUEING, What.WINDOW, What.LOSS, What.CLIENT, What.IDLE)
+"""The limits that no change of the catalogue moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,90 +91,180 @@ class Limit:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the server waits for something outside of the processors."""
-        return self.what in (What.QUEUEING, What.CLIENT)
+        """Whether the traffic waits for something that no change of the network moves."""
+        return self.what in ELSEWHERE
 
 
 def of(seen: Observation) -> Limit | None:
-    """The limit during the profile; None for a stored profile, which has no counters."""
-    before, after = seen.before, seen.after
-    if before is None or after is None or after.time_s <= before.time_s:
+    """The limit during the profile; None if no counter shows one."""
+    grown = seen.growth
+    if grown is None:
         return None
-    busy = _busy(before, after)
-    if (text := next(_shapers(before, after), "")) or not busy:
-        return Limit(What.QUEUEING, text) if text else None
-    return _processors(before, after, busy) or _outside(before, after, max(busy.values()))
+    return next(_limits(grown, seen), None)
 
 
-def _busy(before: Counters, after: Counters) -> dict[str, float]:
-    """The busy share of each processor: the window less its idle time, which is exact."""
-    seconds = after.time_s - before.time_s
-    return {
-        name: 1 - (now.idle_s - before.processors[name].idle_s) / seconds
-        for name, now in after.processors.items()
-        if name in before.processors
-    }
+def _limits(grown: Growth, seen: Observation) -> Iterator[Limit]:
+    yield from _allowances(grown)
+    yield from _offload(grown, seen)
+    yield from _shapers(grown)
+    yield from _queues(grown)
+    yield from _processors(grown)
+    yield from _squeezes(grown)
+    yield from _connections(grown)
+    if grown.busy:
+        yield _nothing(max(grown.busy.values()))
 
 
-def _processors(before: Counters, after: Counters, busy: Mapping[str, float]) -> Limit | None:
-    """The limit if it is all processors or one; None if it is neither."""
-    mean = sum(busy.values()) / len(busy)
-    name = max(busy, key=busy.__getitem__)
-    if min(busy.values()) >= FULL:
-        return Limit(What.ALL, f"all processors: they are {100 * mean:.0f} % busy")
-    if busy[name] >= FULL:
-        return Limit(
-            What.ONE,
-            f"one processor: {name} is {100 * busy[name]:.0f} % busy, and all together "
-            f"{100 * mean:.0f} %",
-        )
-    if (thread := _thread(before, after)) >= FULL:
-        return Limit(
-            What.ONE,
-            f"one processor: a thread of the server runs {100 * thread:.0f} % of the time, and "
-            f"processors are {100 * mean:.0f} % busy",
-        )
-    return None
-
-
-def _outside(before: Counters, after: Counters, most: float) -> Limit:
-    """The limit if it is neither a shaper nor a processor."""
-    if min(before.unsent, after.unsent) >= max(1, after.connections / 2):
-        return Limit(
-            What.CLIENT,
-            f"the clients or their network: {after.unsent} of {after.connections} connections have "
-            "data that is not acknowledged",
-        )
-    return Limit(
-        What.NOTHING,
-        f"nothing on this machine: its busiest processor is {100 * most:.0f} % busy, and the "
-        "clients ask for no more",
-    )
-
-
-def _shapers(before: Counters, after: Counters) -> Iterator[str]:
-    """A sentence on each shaper that delayed packets and had some waiting, or dropped some."""
-    seconds = after.time_s - before.time_s
-    for interface, now in after.queues.items():
-        then = before.queues.get(interface)
-        if then is None or now.kind not in SHAPERS:
-            continue
-        delayed_per_s = (now.delayed - then.delayed) / seconds
-        dropped = now.dropped - then.dropped
-        if delayed_per_s >= LEAST_DELAYED_PER_S and (now.waiting_bytes or dropped):
-            yield (
-                f"the queueing discipline {now.kind} of {interface}: it delayed packets "
-                f"{delayed_per_s:,.0f} times a second, dropped {dropped:,}, and "
-                f"{now.waiting_bytes:,} bytes wait"
+def _allowances(grown: Growth) -> Iterator[Limit]:
+    for interface, rows in grown.drivers.items():
+        least = LEAST_LOST * grown.frames
+        names = {
+            name: number
+            for name, number in rows.items()
+            if name.endswith(ALLOWANCE) and number > least
+        }
+        if names:
+            listed = ", ".join(f"{name} {number:,}" for name, number in names.items())
+            yield Limit(
+                What.ALLOWANCE,
+                f"an allowance of the provider on {interface}: {listed}. The provider delays or "
+                "drops these packets before or after this machine; a larger instance, or fewer "
+                "packets, connections or bytes, moves the limit",
             )
 
 
-def _thread(before: Counters, after: Counters) -> float:
-    """The largest share of the time that a thread of the server was on a processor."""
-    seconds = after.time_s - before.time_s
-    shares = [
-        (now_s - before.threads[thread]) / seconds
-        for thread, now_s in after.threads.items()
-        if thread in before.threads
-    ]
-    return max(shares, default=0.0)
+def _offload(grown: Growth, seen: Observation) -> Iterator[Limit]:
+    """Wrong checksums, or many segments sent again on a tunnel whose offload is on."""
+    wrong = sum(grown.protocols.get(name, 0) for name in ("TcpInCsumErrors", "UdpInCsumErrors"))
+    received = grown.protocols.get("TcpInSegs", 0) + grown.protocols.get("UdpInDatagrams", 0)
+    if wrong > LEAST_LOST * (received + wrong):
+        yield Limit(
+            What.OFFLOAD,
+            f"a broken offload: {wrong:,} received segments or datagrams had wrong checksums. The "
+            "sender's interface, or a tunnel on the way, does not write them correctly",
+        )
+    tunnels = [name for name in seen.interfaces if seen.links[name].kind in TUNNELS]
+    if tunnels and grown.retransmitted >= LEAST_RETRANSMITTED:
+        yield Limit(
+            What.OFFLOAD,
+            f"loss inside of a tunnel: {100 * grown.retransmitted:.1f} % of the segments were sent "
+            f"again, and {tunnels[0]} is a tunnel. A broken checksum offload does this",
+        )
+
+
+def _shapers(grown: Growth) -> Iterator[Limit]:
+    """Each shaper that delayed packets and had some waiting, or dropped some."""
+    for interface, queue in grown.queues.items():
+        if queue.kind not in SHAPERS or not (queue.waiting_bytes or queue.dropped):
+            continue
+        if grown.seconds and queue.delayed / grown.seconds < LEAST_DELAYED_PER_S:
+            continue
+        if not queue.delayed:
+            continue
+        rate = f"{queue.delayed / grown.seconds:,.0f} times a second" if grown.seconds else (
+            f"{queue.delayed:,} times"
+        )  # fmt: skip
+        yield Limit(
+            What.QUEUEING,
+            f"the queueing discipline {queue.kind} of {interface}: it delayed packets {rate}, "
+            f"dropped {queue.dropped:,}, and {queue.waiting_bytes:,} bytes wait",
+        )
+
+
+def _queues(grown: Growth) -> Iterator[Limit]:
+    """Queues on the way to the stack that dropped frames because they were full."""
+    for interface, rows in grown.drivers.items():
+        lost = grown.driver(interface, *RING_DROPS)
+        received = max(rows.get("rx_packets", 0), grown.frames)
+        if lost > LEAST_LOST * (received + lost):
+            yield Limit(
+                What.RING,
+                f"the receive ring of {interface} was full: {lost:,} frames found no room. The "
+                "processor did not empty it in time",
+            )
+    dropped = {cpu: row.dropped for cpu, row in grown.backlogs.items() if row.dropped > 0}
+    if sum(dropped.values()) > LEAST_LOST * grown.frames:
+        cpu = max(dropped, key=lambda name: dropped[name])
+        yield Limit(
+            What.BACKLOG,
+            f"a full backlog: {sum(dropped.values()):,} frames found the queue of a processor full "
+            f"(netdev_max_backlog), most of them that of {cpu}",
+        )
+
+
+def _processors(grown: Growth) -> Iterator[Limit]:
+    """All processors or one."""
+    busy = grown.busy
+    if not busy:
+        return
+    mean = sum(busy.values()) / len(busy)
+    name = max(busy, key=lambda cpu: busy[cpu])
+    if min(busy.values()) >= FULL:
+        yield Limit(What.ALL, f"all processors: they are {100 * mean:.0f} % busy")
+    elif busy[name] >= FULL:
+        softirq = grown.softirq.get(name, 0.0)
+        share = f", {100 * softirq:.0f} % of its time in softirqs" if softirq >= HALF else ""
+        yield Limit(
+            What.ONE,
+            f"one processor: {name} is {100 * busy[name]:.0f} % busy{share}, and all together "
+            f"{100 * mean:.0f} %",
+        )
+    elif grown.thread >= FULL:
+        yield Limit(
+            What.ONE,
+            f"one processor: a thread of the server runs {100 * grown.thread:.0f} % of the time, "
+            f"and processors are {100 * mean:.0f} % busy",
+        )
+
+
+def _squeezes(grown: Growth) -> Iterator[Limit]:
+    for cpu, row in grown.backlogs.items():
+        if row.received > 0 and row.squeezed * BUDGET > LEAST_SQUEEZED * row.received:
+            yield Limit(
+                What.SQUEEZE,
+                f"time squeezes: {cpu} ended {row.squeezed:,} polls while frames waited, for "
+                f"{row.received:,} frames",
+            )
+
+
+def _connections(grown: Growth) -> Iterator[Limit]:
+    """The peers, their windows, or the path between."""
+    senders = grown.senders
+    if senders.window_ms > HALF * senders.busy_ms:
+        yield Limit(
+            What.WINDOW,
+            f"the window of the receivers: for {100 * senders.window_ms / senders.busy_ms:.0f} % "
+            "of the time in which connections had data to send, the receiver's window was full. "
+            "The receiving program or its buffers are too slow or too small",
+        )
+    elif senders.buffer_ms > HALF * senders.busy_ms:
+        yield Limit(
+            What.BUFFER,
+            f"the send buffers: for {100 * senders.buffer_ms / senders.busy_ms:.0f} % of the time "
+            "in which connections had data to send, their buffers were full",
+        )
+    if grown.retransmitted >= LEAST_RETRANSMITTED:
+        yield Limit(
+            What.LOSS,
+            f"loss on the path: {100 * grown.retransmitted:.1f} % of the segments were sent again, "
+            "so senders lower their windows",
+        )
+    if grown.unsent >= max(1, grown.connections / 2):
+        yield Limit(
+            What.CLIENT,
+            f"the clients or their network: {grown.unsent} of {grown.connections} connections have "
+            "data that is not acknowledged",
+        )
+
+
+def _nothing(busiest: float) -> Limit:
+    if busiest < IDLE_SHARE:
+        return Limit(
+            What.IDLE,
+            f"nothing: the machine is idle. Its busiest processor is {100 * busiest:.0f} % busy",
+        )
+    return Limit(
+        What.NOTHING,
+        f"nothing on this machine: its busiest processor is {100 * busiest:.0f} % busy, and the "
+        "clients ask for no more",
+    )

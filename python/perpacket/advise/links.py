@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections import Counter
@@ -85,6 +86,19 @@ def queues() -> dict[str, Queue]:
                     queue["drops"],
                     queue["backlog"],
                 )
+    return found
+
+
+def drivers() -> dict[str, dict[str, int]]:
+    """The driver's counters of each interface of the thread's namespace that has some."""
+    from pyroute2.ethtool.ioctl import IoctlEthtool
+
+    found: dict[str, dict[str, int]] = {}
+    for _, name in socket.if_nameindex():
+        with contextlib.suppress(Exception):  # ioctls have errors of many types
+            with closing(IoctlEthtool(name)) as ethtool:
+                rows = ethtool.get_statistics()
+            found[name] = {str(key): int(value) for key, value in rows}
     return found
 
 

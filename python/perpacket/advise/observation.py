@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perpacket.advise import counters, links, listening, profile, servers, settings
+from perpacket.advise import counters, growth, links, listening, profile, servers, settings
 from perpacket.advise.counters import Counters
 from perpacket.advise.expression import NotReadable
+from perpacket.advise.growth import Growth
 from perpacket.advise.links import Link
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.profile import Profile
@@ -34,8 +35,8 @@ class Observation:
     read_setting: SettingReader
     server: Server | None = None
     pid: int | None = None
-    before: Counters | None = None
-    after: Counters | None = None
+    growth: Growth | None = None
+    """How much the kernel's counters grew during the profile; None if they were not read."""
     interfaces: tuple[str, ...] = ()
     """The interfaces that carried packets, the busiest first; or the one that was named."""
     workers: tuple[int, ...] = field(default=())
@@ -80,8 +81,7 @@ def of_profile(
         setting_reader(scope),
         server,
         pid,
-        before,
-        after,
+        None if before is None or after is None else growth.between(before, after),
         names,
         workers,
         "" if server is None else listening.url(server, workers, link, scope.namespace is None),

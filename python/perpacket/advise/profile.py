@@ -24,6 +24,9 @@ LEAST_SAMPLES = 50
 """The least number of samples on the packet's path for ranking changes. With 50 samples, the
 interval of a share of one half is +-14 percentage points."""
 
+LOCKS = ("_raw_spin_lock*", "_raw_spin_trylock*", "__raw_spin_lock*", "__raw_callee_save___pv_*")
+"""Functions that take a spin lock for their callers."""
+
 IDLE = ("idle", "cpuidle_enter", "default_idle_call", "pv_native_safe_halt", "do_idle")
 """Functions in the call chain of an idle processor."""
 
@@ -82,6 +85,11 @@ class Profile:
         return self.number("window_s")
 
     @property
+    def is_missing(self) -> bool:
+        """Whether there are counters alone."""
+        return not self.document
+
+    @property
     def is_of_accounts(self) -> bool:
         """Whether the profile is from the kernel's accounts of time, which need no right."""
         return self.document.get("backend") == "accounts"
@@ -120,7 +128,7 @@ class Profile:
     @property
     def too_few_samples(self) -> str:
         """A message if too few samples are on the packet's path to know a share; else empty."""
-        if self.is_of_accounts or self.path_samples >= LEAST_SAMPLES:
+        if self.is_of_accounts or self.is_missing or self.path_samples >= LEAST_SAMPLES:
             return ""
         return (
             f"only {self.path_samples} samples on the packet's path, expected {LEAST_SAMPLES} or "
@@ -133,6 +141,8 @@ class Profile:
     def cells(self, layers: Iterable[str], kinds: Sequence[str] = ()) -> Part:
         """The samples of some layers; only those of some kinds of work if `kinds` names any."""
         cells = self.table("layer_kinds")
+        if self.is_missing:
+            raise NotReadable("there is no profile")
         if not cells or self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
         share = 0.0
@@ -145,24 +155,33 @@ class Profile:
     def part_of(self, bound: Bound) -> Part:
         """The samples of the part of the profile that a change of the catalogue can reduce."""
         if bound.frames:
-            return self.chains(bound.frames, bound.process, bound.own_code)
+            return self.chains(bound.frames, bound.process, bound.own_code, bound.callers)
         return self.cells(bound.layers, bound.kinds)
 
-    def chains(self, functions: Sequence[str], process: str = "", own_code: bool = False) -> Part:
+    def chains(
+        self,
+        functions: Sequence[str],
+        process: str = "",
+        own_code: bool = False,
+        callers: Sequence[str] = (),
+    ) -> Part:
         """The samples with one of these functions in their call chain.
 
-        `own_code` adds samples outside the kernel.
+        `own_code` adds samples outside the kernel. With `callers`, a function counts if one of
+        these called it.
         """
+        if self.is_missing:
+            raise NotReadable("there is no profile")
         if self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
         if not self.stacks:
             raise NotReadable("the profile has no call chains: `perpacket profile --folded FILE`")
-        matches = matcher(functions)
+        has = chain_matcher(functions, callers)
         found = sum(
             stack.samples
             for stack in self._busy()
             if (not process or stack.process == process)
-            and (any(map(matches, stack.functions)) or (own_code and stack.is_own_code))
+            and (has(stack.functions) or (own_code and stack.is_own_code))
         )
         return Part(found, self.path_samples)
 
@@ -175,6 +194,27 @@ def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}
     starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
     return lambda function: function in exact or (bool(starts) and function.startswith(starts))
+
+
+def chain_matcher(
+    functions: Sequence[str], callers: Sequence[str]
+) -> Callable[[Sequence[str]], bool]:
+    """A test whether a chain has one of the functions, called by one of the callers if any."""
+    matches, calls, locks = matcher(functions), matcher(callers), matcher(LOCKS)
+
+    def has(chain: Sequence[str]) -> bool:
+        if not callers:
+            return any(map(matches, chain))
+        caller = ""
+        for function in chain:
+            if matches(function):
+                if calls(caller):
+                    return True
+            elif not locks(function):
+                caller = function
+        return False
+
+    return has
 
 
 def folded(lines: Iterable[str]) -> Iterable[Stack]:

@@ -21,6 +21,7 @@ from perpacket.advise import counters
 from perpacket.advise.effect import Window
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import MachineLacks, RunFailed
+from perpacket.machine.files import Files
 from perpacket.measure import agent, live
 
 SLICE_S = 0.1
@@ -139,13 +140,13 @@ class StreamLoad:
 
 
 def accepted(pid: int | None) -> int:
-    """TCP connections that a process's network namespace has accepted: `PassiveOpens`, RFC 4022."""
+    """TCP connections that a process's network namespace has accepted."""
     if pid is None:
         return 0
-    counts = counters.tcp(pid)
-    if "PassiveOpens" not in counts:
+    counts = counters.protocols(Files(), f"/proc/{pid}/net")
+    if "TcpPassiveOpens" not in counts:
         raise RunFailed(f"process {pid}: its counters of TCP cannot be read: the server has ended")
-    return counts["PassiveOpens"]
+    return counts["TcpPassiveOpens"]
 
 
 def _times(settle_s: float, window_s: float, cpus: str) -> dict[str, object]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from perpacket.advise.limit import What
+
 if TYPE_CHECKING:
     from perpacket.advise.advice import Advice, NotApplicable, Report
     from perpacket.advise.bounds import Bound
@@ -29,7 +31,12 @@ def lines(report: Report, columns: int) -> Iterator[str]:
     readable = [one for one in report.not_applicable if not one.is_unread]
     unread = [one for one in report.not_applicable if one.is_unread]
     if report.advice:
-        yield "Worth trying, the most promising first:"
+        elsewhere = report.limit is not None and report.limit.is_elsewhere
+        yield (
+            "These save processor time only, the largest first:"
+            if elsewhere
+            else "Worth trying, the most promising first:"
+        )
     elif readable:
         rest = f"; {len(unread)} could not be judged" if unread else ""
         yield f"No change of the catalogue that was judged is worth trying here{rest}."
@@ -50,7 +57,9 @@ def lines(report: Report, columns: int) -> Iterator[str]:
 
 def limit_line(limit: Limit) -> str:
     """What limits the traffic, and whether cheaper packets raise the limit."""
-    if limit.is_processor:
+    if limit.is_elsewhere:
+        return f"No change of the network helps. The limit: {limit.text}."
+    if limit.what is not What.NOTHING:
         return f"The limit: {limit.text}."
     return f"The limit: {limit.text}. Cheaper packets save processor time, and do not raise it."
 
@@ -72,6 +81,8 @@ def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
 
 def headline(report: Report) -> str:
     """A line such as `5.0 s of nginx on eth0: 1,204 samples, 62 % of them on the packet's path`."""
+    if not report.window_s:
+        return "There is no profile: only counters and settings were judged. Nothing was changed."
     server = f" of {report.server}" if report.server else ""
     places = ", ".join(report.interfaces) or "no interface with packets"
     return (

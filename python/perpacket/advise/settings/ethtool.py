@@ -208,5 +208,7 @@ class Channels(_Parameter):
 
     @property
     def attribute(self) -> str:
-        """`combined` is `combined_count` in struct ethtool_channels."""
+        """`combined_count` or, for the most, `max_combined` in struct ethtool_channels."""
+        if self.parameter.startswith("max-"):
+            return self.parameter.replace("-", "_")
         return f"{self.parameter}_count"

@@ -1,0 +1,150 @@
+"""Parsers of the kernel's counters as text: files of /proc, and the output of ss, nstat, mpstat.
+
+Each function is pure: text in, numbers out. Text that has another form gives no numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+FAMILIES = "TcpExt|IpExt|MPTcpExt|Icmp6|Udp6|UdpLite6|UdpLite|Ip6|Tcp|Udp|Icmp|IcmpMsg|Ip"
+"""The prefixes of nstat's names: the first words of /proc/net/snmp and /proc/net/netstat."""
+
+MS = re.compile(r"\b(busy|rwnd_limited|sndbuf_limited):(\d+)ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The counts of a processor in /proc/net/softnet_stat; net/core/net-procfs.c."""
+
+    received: int
+    """Frames that the processor passed to the stack."""
+    dropped: int
+    """Frames that found its queue (`netdev_max_backlog`) full."""
+    squeezed: int
+    """How often a poll ended by its budget or its time while frames waited."""
+    steered: int = 0
+    """Interprocessor interrupts of RPS that it got."""
+
+
+@dataclass(frozen=True, slots=True)
+class Senders:
+    """The connections of `ss -ti` together; times in milliseconds since each was opened."""
+
+    count: int = 0
+    busy_ms: int = 0
+    """How long data waited to be sent or acknowledged."""
+    window_ms: int = 0
+    """The part of it in which the receiver's window was full."""
+    buffer_ms: int = 0
+    """The part of it in which the send buffer was full, and could not grow."""
+    application: int = 0
+    """Connections whose program does not write enough to fill the path (`app_limited`)."""
+    receive_space: int = 0
+    """The largest space of a receive buffer that is in use, in bytes (`rcv_space`)."""
+
+
+NO_SENDERS = Senders()
+
+
+def backlogs(text: str) -> dict[str, Backlog]:
+    """The counts of each processor. Column 12 has its number since Linux 5.10."""
+    rows: dict[str, Backlog] = {}
+    for place, line in enumerate(text.splitlines()):
+        words = line.split()
+        if len(words) < 9 or not all(re.fullmatch(r"[0-9a-f]{8}", word) for word in words):
+            continue
+        numbers = [int(word, 16) for word in words]
+        cpu = numbers[12] if len(numbers) > 12 else place
+        steered = numbers[9] if len(numbers) > 9 else 0
+        rows[f"cpu{cpu}"] = Backlog(numbers[0], numbers[1], numbers[2], steered)
+    return rows
+
+
+def protocols(text: str) -> dict[str, int]:
+    """Counters by their names in nstat, from nstat's output or /proc/net/snmp and netstat."""
+    counts: dict[str, int] = {}
+    lines = text.splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        family, colon, names = line.partition(":")
+        if colon and following.startswith(f"{family}:") and re.fullmatch(FAMILIES, family):
+            values = following.split()[1:]
+            if all(re.fullmatch(r"-?\d+", value) for value in values):
+                named = zip(names.split(), values, strict=False)
+                counts.update({family + name: int(value) for name, value in named})
+        if matched := re.fullmatch(rf"((?:{FAMILIES})\w+)\s+(\d+)(\s+[\d.]+)?", line.strip()):
+            counts[matched[1]] = int(matched[2])
+    return counts
+
+
+def interrupts(text: str) -> dict[str, list[int]]:
+    """The interrupts of each name in /proc/interrupts, by processor."""
+    lines = text.splitlines()
+    header = next((line for line in lines if re.match(r"\s*CPU\d+\b", line)), "")
+    count = len(header.split())
+    rows: dict[str, list[int]] = {}
+    for line in lines if count else ():
+        matched = re.match(r"\s*(\d+):((?:\s+\d+)+)\s+(.*)$", line)
+        if matched and len(numbers := matched[2].split()) >= count:
+            name = matched[3].split()[-1] if matched[3] else ""
+            own = rows.setdefault(name, [0] * count)
+            rows[name] = [sum(pair) for pair in zip(own, map(int, numbers[:count]), strict=True)]
+    return rows
+
+
+def of_interface(rows: Mapping[str, Sequence[int]], interface: str) -> dict[str, list[int]]:
+    """The interrupts whose name has the interface's name as a word, as most drivers write it.
+
+    A virtio interface's interrupts have the name of its device, `virtio0-input.0`. They count if no
+    name has that of the interface.
+    """
+    word = re.compile(rf"(?<![a-z0-9]){re.escape(interface)}(?![a-z0-9])", re.IGNORECASE)
+    named = {name: list(row) for name, row in rows.items() if word.search(name)}
+    if named:
+        return named
+    virtio = re.compile(r"virtio\d+-(input|output)")
+    return {name: list(row) for name, row in rows.items() if virtio.match(name)}
+
+
+def senders(text: str) -> Senders:
+    """The connections of `ss -ti`."""
+    times = {"busy": 0, "rwnd_limited": 0, "sndbuf_limited": 0}
+    for name, value in MS.findall(text):
+        times[name] += int(value)
+    spaces = [int(value) for value in re.findall(r"\brcv_space:(\d+)", text)]
+    return Senders(
+        len(re.findall(r"\bcwnd:\d+", text)),
+        times["busy"],
+        times["rwnd_limited"],
+        times["sndbuf_limited"],
+        len(re.findall(r"\bapp_limited\b", text)),
+        max(spaces, default=0),
+    )
+
+
+def statistics(text: str) -> dict[str, int]:
+    """The counters of a driver, as `ethtool -S` prints them."""
+    rows = re.findall(r"^\s*([^:\n]+?):\s*(\d+)\s*$", text, re.MULTILINE)
+    return {name: int(value) for name, value in rows}
+
+
+def processors(text: str) -> Iterator[tuple[str, float, float]]:
+    """The name, busy share and softirq share of each processor in the output of mpstat(1).
+
+    The averages at the end replace the earlier rows.
+    """
+    columns: list[str] = []
+    rows: dict[str, tuple[float, float]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if "%idle" in words and "CPU" in words:
+            columns = words[words.index("CPU") :]
+        elif columns and len(words) >= len(columns):
+            values = dict(zip(columns, words[-len(columns) :], strict=True))
+            if values["CPU"].isdigit():
+                idle = float(values["%idle"]) + float(values.get("%iowait", 0))
+                rows[f"cpu{values['CPU']}"] = (1 - idle / 100, float(values["%soft"]) / 100)
+    for name, (busy, softirq) in rows.items():
+        yield name, busy, softirq
