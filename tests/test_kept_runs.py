@@ -21,8 +21,8 @@ ARCHIVES = sorted(kept_runs.RUNS.glob(f"*{kept_runs.SUFFIX}"))
 def test_a_page_equals_the_one_made_from_its_kept_run(archive: Path, tmp_path: Path) -> None:
     page = kept_runs.page_file(archive)
     charts = sorted(page.with_suffix("").glob("*.svg"))
-    analysis = kept_runs.analysis_of(archive, tmp_path)
-    made = "\n".join(markdown.page(analysis, page, charts))
+    analysis = kept_runs.analysis_of(kept_runs.unpacked(archive, tmp_path))
+    made = "\n".join(markdown.page(analysis, page, charts, kept_runs.awaited(analysis)))
     assert page.read_text() == made, "`make pages` makes the pages again"
     assert all(f"({page.stem}/{chart.name})" in made for chart in charts)
     assert analysis.run.commands[0].split()[:4] == ["perpacket", "study", "run", page.stem]

@@ -142,7 +142,7 @@ def any_report(
         return Browser(driver, request.getfixturevalue("page"))
     folder = tmp_path_factory.mktemp(request.param)
     archive = kept_runs.RUNS / f"{request.param}{kept_runs.SUFFIX}"
-    analysis = kept_runs.analysis_of(archive, folder)
+    analysis = kept_runs.analysis_of(kept_runs.unpacked(archive, folder))
     return Browser(driver, report.write(analysis, folder / "report.html"))
 
 

@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perpacket.errors import RunFailed
+from perpacket_lab.analysis.doubts import disturbance
 from perpacket_lab.run import directory
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study import library
@@ -27,7 +29,15 @@ SUFFIX = ".tar.xz"
 
 
 def keep(run: RunDirectory) -> Path:
-    """Store a run as the kept one of its study; return the archive."""
+    """Store a run as the kept one of its study; return the archive.
+
+    Raises `RunFailed` if the run is not fit to be kept.
+    """
+    if reasons := reasons_against(analysis_of(run)):
+        raise RunFailed(
+            f"{run.path}: not kept: {'; '.join(reasons)}",
+            "run the study at its default length on a quiet machine",
+        )
     archive = RUNS / f"{run.configuration.study}{SUFFIX}"
     archive.parent.mkdir(parents=True, exist_ok=True)
     timelines = [run.timeline_path(*pair) for pair in run.timelines()]
@@ -64,15 +74,34 @@ def unpacked(archive: Path, folder: Path) -> RunDirectory:
     return RunDirectory.open(folder)
 
 
-def analysis_of(archive: Path, folder: Path) -> Analysis:
-    """Unpack a kept run into an empty folder and analyze it by the study of this tree.
+def reasons_against(analysis: Analysis) -> list[str]:
+    """Why a run is not fit to be kept; empty if it is."""
+    length = [
+        f"the run is not of the study's default length: `{command}`"
+        for command in analysis.run.commands
+        if command != f"perpacket study run {analysis.study.name}"
+    ]
+    return [*filter(None, (disturbance(analysis.estimates.rows),)), *length]
+
+
+def awaited(analysis: Analysis) -> list[str]:
+    """The remark of a page whose run was kept before, and is not fit to be kept."""
+    if not reasons_against(analysis):
+        return []
+    return [
+        "This page awaits a run of its study at the default length on a quiet machine: "
+        f"`perpacket study run {analysis.study.name}`"
+    ]
+
+
+def analysis_of(run: RunDirectory) -> Analysis:
+    """Analyze a run by the study of this tree.
 
     Of the stored study, only the command and the seeds are used: its published values may be older
     than those of the tree.
     """
     from perpacket_lab.analysis.analysis import analyze
 
-    run = unpacked(archive, folder)
     stored = run.study()
     today = library.of_points(run.configuration.study, run.configuration.points)
     study = replace(today, command=stored.command, seeds=stored.seeds)
@@ -87,7 +116,8 @@ def write(archive: Path) -> None:
     for chart in page.with_suffix("").glob("*.svg"):
         chart.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        markdown.write(analysis_of(archive, Path(folder)), page)
+        analysis = analysis_of(unpacked(archive, Path(folder)))
+        markdown.write(analysis, page, awaited(analysis))
 
 
 def main(arguments: list[str]) -> None:

@@ -15,7 +15,7 @@ from perpacket_lab.analysis import published_rows, published_score
 from perpacket_lab.analysis.changes import ChangeSet, change_sets
 from perpacket_lab.analysis.conclusions import Conclusion, conclusions_of
 from perpacket_lab.analysis.contests import ContestResult, results_of
-from perpacket_lab.analysis.doubts import by_point, counted_doubts, unbalanced
+from perpacket_lab.analysis.doubts import by_point, counted_doubts, disturbance, unbalanced
 from perpacket_lab.analysis.effects import Summary
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.findings import Evidence, Findings, findings_of
@@ -177,6 +177,7 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
             ),
         ),
         notes=(
+            *filter(None, (disturbance(estimates.rows),)),
             *notes_of(study, run, comparisons, methods, summary, rankings),
             *doubts,
             *turn_limits(study, estimates),

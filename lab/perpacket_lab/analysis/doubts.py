@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Final
 
 from perpacket.analysis.statistics import outlier, trend
 from perpacket_lab.analysis.wording import plural
+from perpacket_lab.study.other_programs import share_of_processors
 from perpacket_lab.study.quantities import Row, Rows
 
 NEGLIGIBLE_PERCENT: Final = 0.01
 """Differences of percentages below this, in percentage points, are ignored."""
+
+OTHERS_MOST_PERCENT: Final = 5.0
+"""The most of the server's processors that other programs may have in a run that is kept."""
 
 DOUBTS: Final = {
     "client_limited": "the clients were nearly busy and may have been the limit",
@@ -50,6 +55,34 @@ def doubt_warnings(rows: Mapping[int, Row]) -> Iterator[str]:
         blocks = [str(seed) for seed, row in rows.items() if row.get(f"doubts.{name}") is True]
         if blocks:
             yield f"{text} in block {', '.join(blocks)}"
+
+
+def disturbed(rows: Rows) -> dict[str, float]:
+    """The points where other programs had over 5 % of the server's processors, with the per cent.
+
+    It is the mean over the runs of a point, of all processor time: an idle server's busy time is
+    mostly that of the profiler.
+    """
+    found = {}
+    for point, own in rows.items():
+        shares = [share for row in own.values() if (share := share_of_processors(row)) is not None]
+        if shares and (average := fmean(shares)) > OTHERS_MOST_PERCENT:
+            found[point] = average
+    return found
+
+
+def disturbance(rows: Rows) -> str:
+    """A sentence on the points of `disturbed`; empty if there are none."""
+    shares = disturbed(rows)
+    if not shares:
+        return ""
+    least, most = (f"{end(shares.values()):.0f}" for end in (min, max))
+    span = least if least == most else f"{least} to {most}"
+    return (
+        f"Other programs used {span} % of the server's processors at {len(shares)} of "
+        f"{plural(len(rows), 'point')}, over the {OTHERS_MOST_PERCENT:g} % of a quiet machine: "
+        "the kernel's work for them is in these results"
+    )
 
 
 def doubts_of(rows: Mapping[int, Row]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from perpacket_lab.analysis.doubts import by_point, unbalanced
+from perpacket_lab.analysis.doubts import by_point, disturbance, unbalanced
 from perpacket_lab.analysis.effects import Summary
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.methods import MethodComparison
@@ -44,6 +44,8 @@ def limits_of(
     found = []
     if names := [f"{point} with seed {seed}" for point, seed in unbalanced(estimates.rows)]:
         found.append(f"Packets do not balance, so do not use: {first_names(names)}.")
+    if disturbed := disturbance(estimates.rows):
+        found.append(f"{disturbed}.")
     if runs < planned:
         found.append(
             f"The run is not complete: {runs} of {planned} runs exist. "

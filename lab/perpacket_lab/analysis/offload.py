@@ -6,7 +6,8 @@ from typing import Final
 
 from perpacket.analysis.statistics import Interval
 from perpacket.server_cost import NETWORK_LAYERS
-from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.estimates import Estimates, sum_of_layers
+from perpacket_lab.study.quantities import Quantity, Row, of_own_busy
 
 MOST_SHARE: Final = 0.99
 """The gain is computed for no larger share: it grows without limit as the share approaches 1."""
@@ -16,16 +17,22 @@ SHARE: Final = "share"
 
 
 def network_shares(estimates: Estimates, event: str = SHARE) -> dict[str, Interval]:
-    """The network layers' share of the busy processor, a fraction, by point.
+    """The network layers' share of the server's own busy time, a fraction, by point.
 
     Empty if the runs have no layers, because the kernel's accounts have only user, kernel and
     interrupt time.
     """
-    layers = estimates.layers(event)
-    if "tcp" not in layers:
+    if "tcp" not in estimates.layers(event):
         return {}
-    network = [layer for layer in NETWORK_LAYERS if layer in layers]
-    sums = {point: estimates.layer_sum(point, network, event) for point in estimates.rows}
+    network = sum_of_layers(NETWORK_LAYERS, event)
+
+    def own_share(row: Row) -> float | None:
+        share = network(row)
+        percent = None if share is None else of_own_busy(share, row)
+        return None if percent is None else percent / 100
+
+    entry = Quantity("network share", "Network", "", own_share, kind="share")
+    sums = {point: estimates.mean(point, entry) for point in estimates.rows}
     return {point: share for point, share in sums.items() if share is not None and share.value > 0}
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perpacket.errors import RunFailed
+from perpacket.server_cost import OFF_PATH
 from perpacket_lab.measure.programs import Answer
+from perpacket_lab.study import other_programs
 from perpacket_lab.study.doubts import CLIENT_IDLE_LEAST
 
 RATE_KEPT_LEAST = 0.97
@@ -56,16 +58,23 @@ def of_profile(profile: Answer) -> dict[str, object]:
 
 
 def _parts(profile: Answer) -> dict[str, object]:
-    """The share of the busy time for each part of the application and for the kernel's work."""
+    """The share of the busy time for each part of the application and for the kernel's work.
+
+    The layer `other` has the user code of other programs, which is no work of the kernel.
+    """
     costs = numbers(numbers(profile.get("parts")).get("costs"))
     if not costs:
         return {}
+    others = numbers(numbers(profile.get("categories")).get(other_programs.NAME))
+    others_share = number(others.get("share", 0))
     found = {name: number(numbers(cost)["share"]) for name, cost in costs.items()}
     for name, cost in numbers(profile["layers"]).items():
         share = number(numbers(cost).get("share", 0))
         if name == "user":
-            found["other programs"] = max(0.0, share - sum(found.values()))
+            unnamed = max(0.0, share - sum(found.values()))
+            found[other_programs.PART] = unnamed + others_share
         elif name != "idle":
+            share = max(0.0, share - others_share) if name == OFF_PATH else share
             module = KERNEL_MODULES.get(name, "kernel")
             found[module] = found.get(module, 0.0) + share
     return {"parts": {name: {"share": share} for name, share in found.items()}}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perpacket.errors import CorruptObservation
+from perpacket_lab.study import other_programs
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import Row, flatten
 from perpacket_lab.study.runner import Outcome
@@ -128,7 +129,8 @@ def number(observation: Observation, name: str) -> float | None:
 def to_row(point: Point, observation: Observation) -> dict[str, object]:
     """The row of an observation: the run, the factors, the result and the timing.
 
-    Numbers of the result are floats, so that a column has one type.
+    Numbers of the result are floats, so that a column has one type. The time of other programs is
+    apart from the layers: see `study.other_programs`.
     """
     row: dict[str, object] = {
         "point": point.name,
@@ -139,6 +141,7 @@ def to_row(point: Point, observation: Observation) -> dict[str, object]:
     for name, value in (*flatten(observation.result), *flatten(observation.timing, "timing.")):
         if name not in row:
             row[name] = float(value) if type(value) is int else value
+    other_programs.separate(row)
     return row
 
 

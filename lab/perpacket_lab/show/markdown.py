@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from perpacket.analysis.claim import MET
 from perpacket.show.table import Table
 from perpacket.whole_file import write_whole
+from perpacket_lab.analysis.doubts import disturbance
 from perpacket_lab.analysis.wording import plural
 from perpacket_lab.show import terminal
 from perpacket_lab.study.published_file import places_in
@@ -28,19 +29,23 @@ ORDER: Final = ("Table", "Figure", "Section")
 """Kinds of places in a document, in the order of the page."""
 
 
-def write(analysis: Analysis, file: Path) -> list[Path]:
+def write(analysis: Analysis, file: Path, remarks: Sequence[str] = ()) -> list[Path]:
     """Write the page, and its charts into the folder of the same name; return the files.
+
+    `remarks` are sentences on the run, printed before its results.
 
     Raises `OSError` naming the file that cannot be written.
     """
     from perpacket_lab.show.charts.export import export
 
     charts = export(analysis, file.with_suffix(""), forms=("svg",))
-    write_whole(file, "\n".join(page(analysis, file, charts)))
+    write_whole(file, "\n".join(page(analysis, file, charts, remarks)))
     return [file, *charts]
 
 
-def page(analysis: Analysis, file: Path, charts: Sequence[Path]) -> Iterator[str]:
+def page(
+    analysis: Analysis, file: Path, charts: Sequence[Path], remarks: Sequence[str] = ()
+) -> Iterator[str]:
     """The lines of the page."""
     study, facts = analysis.study, analysis.run
     yield f"# {study.title}\n"
@@ -49,6 +54,8 @@ def page(analysis: Analysis, file: Path, charts: Sequence[Path]) -> Iterator[str
     yield f"{study.question}\n"
     if analysis.headline:
         yield f"**{analysis.headline}**\n"
+    for remark in filter(None, (disturbance(analysis.estimates.rows), *remarks)):
+        yield f"> {remark}.\n"
     machine = facts.environment
     rows = [
         ("command", "; ".join(f"`{command}`" for command in facts.commands)),

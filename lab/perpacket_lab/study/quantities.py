@@ -18,6 +18,7 @@ from itertools import accumulate, product
 from typing import Final, Literal
 
 from perpacket.errors import CorruptObservation
+from perpacket_lab.study import other_programs
 
 Row = Mapping[str, object]
 """One observation: `point`, `configuration`, `seed`, factors and the result's numbers."""
@@ -67,7 +68,7 @@ CPU_LAYERS: Final[Mapping[str, Sequence[str]]] = {
     "scheduling": ("scheduler",),
     "kernel": [layer for layer in BUSY if layer != "user"],
 }
-"""The layers of each part of all processor time."""
+"""The layers of each part of the server's busy time."""
 
 EVENTS: Final = {
     "cycles": ("cycles_per_packet", "cycles", "cycles/packet"),
@@ -269,45 +270,41 @@ def busy_share(names: Sequence[str]) -> Value:
     return value
 
 
-def cpu_share(names: Sequence[str]) -> Value:
-    """Processor time of some layers in per cent of all processor time, busy or idle.
+def of_own_busy(share: float, row: Row) -> float | None:
+    """A share of the busy time in per cent of the busy time without other programs."""
+    own = 1 - (present(row, other_programs.SHARE) or 0.0)
+    return 100 * share / own if own > 0 else None
 
-    A layer's `share` is a fraction of the busy time, which includes other programs.
-    """
+
+def cpu_share(names: Sequence[str]) -> Value:
+    """Processor time of some layers in per cent of the server's own busy time."""
 
     def value(row: Row) -> float | None:
         shares = [number(row, share) for name in names if (share := f"layers.{name}.share") in row]
-        idle = number(row, "server_idle")
-        if not shares or idle is None:
+        if not shares:
             return None
-        return 100 * sum(share for share in shares if share is not None) * (1 - idle)
+        return of_own_busy(sum(share for share in shares if share is not None), row)
 
     return value
 
 
-def category_share(name: str) -> Value:
-    """A category of the profile in per cent of all processor time, busy or idle.
+def named_share(keys: Sequence[str]) -> Value:
+    """Categories of the profile, or parts of an application, of the server's own busy time.
 
     A profile does not list a category without samples.
     """
 
     def value(row: Row) -> float | None:
-        share, idle = present(row, f"categories.{name}.share"), number(row, "server_idle")
-        return 100 * share * (1 - idle) if share is not None and idle is not None else None
+        found = [present(row, f"{key}.share") for key in keys]
+        shares = [share for share in found if share is not None]
+        return of_own_busy(sum(shares), row) if shares else None
 
     return value
 
 
 def part_share(names: Sequence[str]) -> Value:
-    """Parts of an application in per cent of all processor time, busy or idle."""
-
-    def value(row: Row) -> float | None:
-        found = [present(row, f"parts.{name}.share") for name in names]
-        shares = [share for share in found if share is not None]
-        idle = number(row, "server_idle")
-        return 100 * sum(shares) * (1 - idle) if shares and idle is not None else None
-
-    return value
+    """Parts of an application in per cent of the server's own busy time."""
+    return named_share([f"parts.{name}" for name in names])
 
 
 def gamma(row: Row) -> float | None:
@@ -427,7 +424,7 @@ def value_of(entry: Mapping[str, object]) -> Value:
     if "parts" in entry:
         return part_share(entry["parts"])  # type: ignore[arg-type]
     if "category" in entry:
-        return category_share(str(entry["category"]))
+        return named_share([f"categories.{entry['category']}"])
     name, scale = str(entry.get("from", entry["key"])), float(entry.get("scale", 1))  # type: ignore[arg-type]
     if "from" not in entry or entry.get("optional"):
         return lambda row: present(row, name)

@@ -85,6 +85,7 @@ def summarize(plan: MediaPlan, reports: MediaReports) -> dict[str, object]:
             None if reports.memory_limit_bytes is None else reports.memory_limit_bytes / MIB
         ),
         "layers": numbers(reports.profile.get("layers")),
+        "categories": numbers(reports.profile.get("categories")),
         **cache_misses(reports.profile),
         "backend": reports.profile.get("backend"),
         "samples": reports.profile.get("samples"),

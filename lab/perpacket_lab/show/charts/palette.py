@@ -64,6 +64,7 @@ LAYER_TONES: Final = {
     "interrupt": MUTED,
     "scheduler": SILVER,
     "other": GREY,
+    "other_programs": RULE,
     "idle": FAINT,
 }
 
