@@ -15,7 +15,7 @@ from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import Row
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 from perpacket_lab.study.study import Study
 
 RATES = {

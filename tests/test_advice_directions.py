@@ -16,7 +16,7 @@ from perpacket.advise.links import Link, Queue
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation
 from perpacket.advise.profile import Profile, folded
-from perpacket.show import advice as shown
+from perpacket.show import advice_tables as shown
 
 CHANGES = catalogue.load()
 

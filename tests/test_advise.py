@@ -40,7 +40,7 @@ from perpacket.analysis.statistics import Interval
 from perpacket.cli import agent_verbs
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, RunFailed
-from perpacket.show import advice as shown
+from perpacket.show import advice_tables as shown
 from perpacket_lab.analysis import advice_of_run as of_run
 from perpacket_lab.cli.demo import live_text
 from perpacket_lab.demo import advice as demo_advice

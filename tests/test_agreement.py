@@ -17,8 +17,8 @@ import pytest
 from perpacket.analysis.claim import Verdict
 from perpacket.cli import app
 from perpacket.errors import MachineLacks
-from perpacket_lab.analysis.agreement import emulated as emulated_agreement
-from perpacket_lab.analysis.agreement.handoff import INPUT_CONNECTIONS
+from perpacket_lab.analysis.agreement import emulated_scenario as emulated_agreement
+from perpacket_lab.analysis.agreement.handoff_gain import INPUT_CONNECTIONS
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.methods import (
     AGREEING,
@@ -29,7 +29,7 @@ from perpacket_lab.analysis.methods import (
 )
 from perpacket_lab.emulate.runner import plan_of
 from perpacket_lab.measure.plan import parameters_of, validated
-from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.web_plan import Plan
 from perpacket_lab.models import handoff
 from perpacket_lab.run import configuration_file, start
 from perpacket_lab.run.directory import RunDirectory
@@ -37,7 +37,7 @@ from perpacket_lab.show.result_tables import method_verdict_text
 from perpacket_lab.study import library
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Divided, Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import Divided, Outcome, SetupDescription
 from perpacket_lab.study.study import Study
 
 SEEDS = (1, 2, 3)

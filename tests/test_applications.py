@@ -22,13 +22,19 @@ from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure.hosts import record
 from perpacket.measure.hosts.record import start_ticks
 from perpacket_lab.measure import hosts
-from perpacket_lab.measure.applications import file, packages, preparation, running, sessions
-from perpacket_lab.measure.applications.file import Definition
+from perpacket_lab.measure.applications import (
+    application_file,
+    packages,
+    preparation,
+    running,
+    sessions,
+)
+from perpacket_lab.measure.applications.application_file import Definition
 from perpacket_lab.measure.applications.folder import Folder
-from perpacket_lab.measure.runner import ProbeResult
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.runner import Lacks, impossible
-from perpacket_lab.measure.web.summary import RunReports, summarize
+from perpacket_lab.measure.host_runner import ProbeResult
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_runner import Lacks, impossible
+from perpacket_lab.measure.web.web_summary import RunReports, summarize
 from probes import need
 from requirements import skip
 
@@ -45,9 +51,9 @@ PART = {
 """A part of each application that is large soon after its start."""
 
 
-@pytest.mark.parametrize("name", file.names())
+@pytest.mark.parametrize("name", application_file.names())
 def test_every_application_of_the_library_is_complete(name: str) -> None:
-    definition = file.load(name)
+    definition = application_file.load(name)
     with hosts.loopback() as bed:
         folder = Folder(
             definition, Path("/nowhere"), bed.server, dict.fromkeys(definition.ports, 1)
@@ -87,9 +93,9 @@ page.front = { path = "/", contains = "hello", next = { front = 0.5 } }
     ],
 )
 def test_an_error_in_a_file_names_the_key(tmp_path: Path, old: str, new: str, message: str) -> None:
-    (tmp_path / file.FILE).write_text(SMALL.replace(old, new, 1))
+    (tmp_path / application_file.FILE).write_text(SMALL.replace(old, new, 1))
     with pytest.raises(ConfigurationError, match=message):
-        file.load(str(tmp_path))
+        application_file.load(str(tmp_path))
 
 
 OPTION = SMALL.replace(
@@ -107,8 +113,8 @@ settings = { speed = "2" }
 
 
 def test_an_option_changes_settings_and_shares_the_prepared_folder(tmp_path: Path) -> None:
-    (tmp_path / file.FILE).write_text(OPTION)
-    own, fast = file.load(str(tmp_path)), file.load(f"{tmp_path}+fast")
+    (tmp_path / application_file.FILE).write_text(OPTION)
+    own, fast = application_file.load(str(tmp_path)), application_file.load(f"{tmp_path}+fast")
     assert fast.name == f"{own.name}+fast"
     assert preparation.place_of(fast) == preparation.place_of(own)
     with hosts.loopback() as bed:
@@ -120,17 +126,21 @@ def test_an_option_changes_settings_and_shares_the_prepared_folder(tmp_path: Pat
 
 
 def test_an_unknown_option_lists_those_of_the_application(tmp_path: Path) -> None:
-    (tmp_path / file.FILE).write_text(OPTION)
+    (tmp_path / application_file.FILE).write_text(OPTION)
     with pytest.raises(ConfigurationError, match="there is no option slow") as caught:
-        file.load(f"{tmp_path}+slow")
+        application_file.load(f"{tmp_path}+slow")
     assert "fast" in caught.value.hint
-    (tmp_path / file.FILE).write_text(OPTION.replace('{ speed = "2" }', '{ colour = "2" }'))
+    (tmp_path / application_file.FILE).write_text(
+        OPTION.replace('{ speed = "2" }', '{ colour = "2" }')
+    )
     with pytest.raises(ConfigurationError, match=r"fast\.settings: there is no setting colour"):
-        file.load(str(tmp_path))
+        application_file.load(str(tmp_path))
 
 
 OPTIONS = [
-    f"{name}+{option}" for name in file.names() for option in file.load(name).application.option
+    f"{name}+{option}"
+    for name in application_file.names()
+    for option in application_file.load(name).application.option
 ]
 
 
@@ -144,8 +154,8 @@ def test_an_application_answers_right_with_each_option(name: str) -> None:
 
 
 def test_an_unknown_placeholder_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
-    (tmp_path / file.FILE).write_text(SMALL.replace("@web_port@", "@port@"))
-    definition = file.load(str(tmp_path))
+    (tmp_path / application_file.FILE).write_text(SMALL.replace("@web_port@", "@port@"))
+    definition = application_file.load(str(tmp_path))
     with (
         hosts.loopback() as bed,
         pytest.raises(ConfigurationError, match="no @port@, expected one of @folder@"),
@@ -155,14 +165,14 @@ def test_an_unknown_placeholder_is_an_error_that_lists_the_known_ones(tmp_path: 
 
 def test_an_unknown_name_lists_the_applications() -> None:
     with pytest.raises(ConfigurationError, match="nosuch: there is no application") as caught:
-        file.load("nosuch")
+        application_file.load("nosuch")
     assert NAME in caught.value.hint
 
 
-@pytest.mark.parametrize("name", file.names())
+@pytest.mark.parametrize("name", application_file.names())
 def test_the_agent_accepts_the_sessions_of_every_application(name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        definition = file.load(name)
+        definition = application_file.load(name)
         scheme = "https" if definition.application.tls else "http"
         url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
         checked, status = sessions.check(definition, url, seed=1, each=1, most=1, limit="1s")
@@ -174,15 +184,17 @@ def test_the_agent_accepts_the_sessions_of_every_application(name: str) -> None:
 
 
 def test_an_error_in_the_sessions_names_the_page(tmp_path: Path) -> None:
-    (tmp_path / file.FILE).write_text(SMALL.replace("front = 0.5", "back = 0.5"))
+    (tmp_path / application_file.FILE).write_text(SMALL.replace("front = 0.5", "back = 0.5"))
     with pytest.raises(RunFailed, match="there is no page back"):
-        sessions.check(file.load(str(tmp_path)), "http://127.0.0.1:1", seed=1, each=1, most=1)
+        sessions.check(
+            application_file.load(str(tmp_path)), "http://127.0.0.1:1", seed=1, each=1, most=1
+        )
 
 
 def test_the_key_of_the_cache_is_of_what_the_preparation_depends_on(tmp_path: Path) -> None:
     def key(old: str = "", new: str = "", versions: str = "apache2 2.4") -> str:
-        (tmp_path / file.FILE).write_text(SMALL.replace(old, new))
-        return file.load(str(tmp_path)).fingerprint(versions)
+        (tmp_path / application_file.FILE).write_text(SMALL.replace(old, new))
+        return application_file.load(str(tmp_path)).fingerprint(versions)
 
     (tmp_path / "page").write_text("hello")
     with_file = ("title", 'files = ["page"]\ntitle')
@@ -208,12 +220,12 @@ def perpacket(*words: str) -> subprocess.CompletedProcess[str]:
     scope="module",
     params=[
         name if name == NAME else pytest.param(name, marks=pytest.mark.applications)
-        for name in file.names()
+        for name in application_file.names()
     ],
 )
 def prepared(request: pytest.FixtureRequest) -> Definition:
     """A prepared application: the smallest one, or each with `make test-applications`."""
-    definition = file.load(request.param)
+    definition = application_file.load(request.param)
     missing = packages.missing(definition.debian)
     if missing and definition.name == NAME:
         skip("peers", f"these packages are missing: {' '.join(missing)}")
@@ -423,7 +435,7 @@ def sizes_of(folder: Path) -> dict[str, tuple[int, float]]:
 
 
 def test_a_study_leaves_out_an_application_that_is_not_prepared(tmp_path: Path) -> None:
-    (tmp_path / file.FILE).write_text(SMALL)
+    (tmp_path / application_file.FILE).write_text(SMALL)
     parameters = {"load.kind": "application", "server.application": str(tmp_path)}
     plan = Plan.model_validate(parameters)
     elsewhere = plan.model_copy(update={"testbed": "ssh"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from perpacket_lab.show.charts import figures
+from perpacket_lab.show.charts import kinds
 from perpacket_lab.study.figure import FigureKind
 
 
 def test_every_kind_of_figure_has_a_chart_and_every_chart_a_kind() -> None:
-    assert set(figures.kinds()) == set(get_args(FigureKind))
+    assert set(kinds.kinds()) == set(get_args(FigureKind))

@@ -22,12 +22,12 @@ from perpacket.analysis.claim import Relation, Verdict, judge
 from perpacket.analysis.ratios import read_rule
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis import contests, findings
-from perpacket_lab.analysis.changes import change_sets
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.methods import Methods, MethodValue
 from perpacket_lab.analysis.methods import compare as compare_methods
-from perpacket_lab.analysis.published import compare
+from perpacket_lab.analysis.published_comparison import compare
 from perpacket_lab.analysis.run_comparison import Sides
+from perpacket_lab.analysis.tried_changes import change_sets
 from perpacket_lab.analysis.wording import MINUS
 from perpacket_lab.study.contest import Contest
 from perpacket_lab.study.figure import Figure

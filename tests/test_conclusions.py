@@ -16,13 +16,13 @@ from perpacket.cli import app
 from perpacket_lab.analysis import published_score
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.conclusions import Truth, conclusions_of, paragraph
-from perpacket_lab.analysis.published import Comparison, compare
+from perpacket_lab.analysis.published_comparison import Comparison, compare
 from perpacket_lab.emulate.runner import EmulatedRunner
 from perpacket_lab.run import start
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.published import Published
-from perpacket_lab.study.runner import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
 
 
 def compared(conclusion: str, changes: list[float], **bounds: float) -> Comparison:

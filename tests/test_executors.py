@@ -33,7 +33,7 @@ from perpacket_lab.run.simulated_runs import execute
 from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 from perpacket_lab.study.study import Study
 from travelling import TravellingRunner
 

@@ -16,7 +16,7 @@ from patience import PATIENCE_S, eventually
 from perpacket.cli.app import run
 from perpacket.cli.hosts import notes
 from perpacket.measure.hosts.watch import Clock, State
-from perpacket.show import hosts as shown
+from perpacket.show import host_table as shown
 from probes import need
 
 PORTS = (2222, 2223, 2224)

@@ -14,8 +14,8 @@ from perpacket.cli.options import Format
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.cli import study_output
-from perpacket_lab.measure.bench import runner as bench_rig
-from perpacket_lab.measure.bench.runner import BenchPlan, BenchRunner
+from perpacket_lab.measure.bench import bench_runner as bench_rig
+from perpacket_lab.measure.bench.bench_runner import BenchPlan, BenchRunner
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.run import start
 from perpacket_lab.run.directory import RunDirectory
@@ -25,7 +25,7 @@ from perpacket_lab.study import library
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 from perpacket_lab.study.study import Study
 from requirements import skip
 

@@ -21,12 +21,13 @@ import pytest
 
 from patience import PATIENCE_S
 from perpacket.errors import ConfigurationError, Interrupted, MachineLacks, RunFailed
-from perpacket_lab.run import configuration_file, measured_runs, start, stopping
+from perpacket_lab.run import configuration_file, measured_runs, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.run.progress import Progress
+from perpacket_lab.study import stopping
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.published import Published
-from perpacket_lab.study.runner import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
 from perpacket_lab.study.stopping import Stopping
 from perpacket_lab.study.study import Study
 

@@ -17,10 +17,10 @@ from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis import published_score, region_order
 from perpacket_lab.analysis.analysis import analyze
-from perpacket_lab.analysis.published import compare
+from perpacket_lab.analysis.published_comparison import compare
 from perpacket_lab.analysis.terms import MEASURED
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.web_plan import Plan
 from perpacket_lab.run import configuration_file, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.show import html
@@ -30,7 +30,7 @@ from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import QUANTITIES, SEVEN
-from perpacket_lab.study.runner import NamedRunner
+from perpacket_lab.study.runner_interfaces import NamedRunner
 from perpacket_lab.study.study import Study
 from printed import printed_figures
 from test_measured_runs import FakeMeasuredRunner, FakeRun
@@ -78,7 +78,7 @@ def test_the_default_length_takes_at_most_ten_minutes(name: str) -> None:
 
 
 def test_the_expected_time_is_in_seconds_for_a_short_study_and_in_minutes_for_a_long_one() -> None:
-    from perpacket_lab.cli.study import remaining_time
+    from perpacket_lab.cli.study_verbs import remaining_time
 
     study = library.find("breakdown", only=("ab",))
     short = remaining_time(study, (1,), (("run.duration_s", "1"), ("run.warmup_s", "0")))
@@ -497,4 +497,4 @@ def test_the_studies_use_the_real_runner() -> None:
     for name in SERVED:
         runner = library.find(name).measured_runner
         assert isinstance(runner, NamedRunner)
-        assert runner.name == "perpacket_lab.measure.web.runner:WebRunner"
+        assert runner.name == "perpacket_lab.measure.web.web_runner:WebRunner"

@@ -7,8 +7,8 @@ import pytest
 from perpacket.errors import RunFailed
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.processor_counts import Ticks, idle_share, read_frames, read_ticks
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.summary import RunReports, summarize
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_summary import RunReports, summarize
 from test_measurement import BULK, FILE, point
 
 PROFILE = {

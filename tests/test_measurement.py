@@ -33,14 +33,14 @@ from perpacket_lab.measure import programs
 from perpacket_lab.measure.host_files import PREFIX
 from perpacket_lab.measure.hosts import Host, Testbed
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web import files
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.runner import WebRunner
+from perpacket_lab.measure.web import served_files
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_runner import WebRunner
 from perpacket_lab.run import measured_runs, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import SetupDescription
+from perpacket_lab.study.runner_interfaces import SetupDescription
 from perpacket_lab.study.study import Study
 from probes import need
 from quiet import skip_if_disturbed
@@ -110,7 +110,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
-    monkeypatch.setattr("perpacket_lab.measure.runs.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket_lab.measure.measured_run.LEAD_S", 0.0)
     return file
 
 
@@ -316,8 +316,8 @@ def test_webstones_clients_request_its_mix_each_time_over_a_new_connection(
     beds: OpenedTestbeds, log: Path, tmp_path: Path
 ) -> None:
     assert not start.run(study_of(beds, WEBSTONE), tmp_path / "run").failures()
-    (files, *_) = commands_of(log, "load", "files")
-    assert files[2] == "webstone"
+    (served_files, *_) = commands_of(log, "load", "files")
+    assert served_files[2] == "webstone"
     load = commands_of(log, "load", "http")[0]
     assert load[load.index("--workload") + 1] == "webstone"
     assert load[load.index("--connections") + 1] == "20"
@@ -355,7 +355,7 @@ sys.path.insert(0, sys.argv[2])
 import test_measurement as t
 from patience import PATIENCE_S, be_patient
 from perpacket_lab.run import start
-from perpacket_lab.measure.runs import MeasuredRun
+from perpacket_lab.measure.measured_run import MeasuredRun
 
 be_patient(t.pytest.MonkeyPatch().setattr)
 path, sleep = Path(sys.argv[1]), MeasuredRun.sleep
@@ -506,12 +506,14 @@ def test_two_traces_with_the_same_name_are_distinguished(
         file.write_text(text)
         plans[name] = validated(Plan, point(name, "trace", load__trace=str(file)))
     with testbed.loopback() as bed:
-        names = {name: files.trace_name(plan) for name, plan in plans.items()}
+        names = {name: served_files.trace_name(plan) for name, plan in plans.items()}
         folders = {host.name: str(tmp_path / "host") for host in (bed.server, *bed.clients)}
         hosts = [bed.server, *bed.clients]
-        made = files.Files(folders, files._make_traces(hosts, folders, list(plans.values())))
+        made = served_files.Files(
+            folders, served_files._make_traces(hosts, folders, list(plans.values()))
+        )
         assert len(set(names.values())) == 2
-        assert len({files.set_name(plan) for plan in plans.values()}) == 2
+        assert len({served_files.set_name(plan) for plan in plans.values()}) == 2
         for name, plan in plans.items():
             assert Path(made.trace(bed.clients[0], plan)).read_text() == texts[name]
 
@@ -525,7 +527,7 @@ def test_a_failed_probe_is_not_repeated_and_omits_no_point(
         asked_hosts.append(host)
         raise RunFailed("the probe said nothing")
 
-    monkeypatch.setattr("perpacket_lab.measure.runner.capabilities_lacking", fail)
+    monkeypatch.setattr("perpacket_lab.measure.host_runner.capabilities_lacking", fail)
     points = (FILE, point("any", "file", profile__events="any"))
     with WebRunner(beds.open).set_up(points) as setup:
         assert not setup.left_out

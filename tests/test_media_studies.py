@@ -32,10 +32,9 @@ from perpacket.measure.hosts.record import own_name
 from perpacket_lab.analysis import variation
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.measure import hosts as testbed
-from perpacket_lab.measure.media import disk, gstreamer, memory, programs
-from perpacket_lab.measure.media import summary as media_summary
-from perpacket_lab.measure.media.plan import MediaPlan
-from perpacket_lab.measure.media.runner import MediaRunner, check_commands, impossible
+from perpacket_lab.measure.media import disk, gstreamer, media_programs, media_summary, memory
+from perpacket_lab.measure.media.media_plan import MediaPlan
+from perpacket_lab.measure.media.media_runner import MediaRunner, check_commands, impossible
 from perpacket_lab.measure.plan import RunPlan, validated
 from perpacket_lab.measure.summary import cache_misses
 from perpacket_lab.run import measured_runs, start
@@ -43,7 +42,7 @@ from perpacket_lab.show import html
 from perpacket_lab.study import library
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
 from printed import printed_figures
 from quiet import skip_if_disturbed
 from requirements import skip
@@ -84,8 +83,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "asked.jsonl"
     monkeypatch.setenv("PERPACKET_AGENT", str(AGENT))
     monkeypatch.setenv(fake_agent.LOG, str(file))
-    monkeypatch.setattr("perpacket_lab.measure.media.runs.LEAD_S", 0.0)
-    monkeypatch.setattr("perpacket_lab.measure.media.plan.RAMP_LEAST_S", 0.0)
+    monkeypatch.setattr("perpacket_lab.measure.media.media_run.LEAD_S", 0.0)
+    monkeypatch.setattr("perpacket_lab.measure.media.media_plan.RAMP_LEAST_S", 0.0)
     return file
 
 
@@ -173,7 +172,7 @@ def test_multiple_media_are_dropped_and_read_slowly_and_the_report_explains_it(
 def test_a_server_that_does_not_report_fails_the_run(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perpacket_lab.measure.media.runs.REPORT_S", 0.1)
+    monkeypatch.setattr("perpacket_lab.measure.media.media_run.REPORT_S", 0.1)
     monkeypatch.setattr("perpacket.measure.hosts.process.documents", lambda _: [])
     with pytest.raises(RunFailed, match="did not report"):
         measured(point("any"))
@@ -275,13 +274,13 @@ def test_every_client_plays_in_one_process_and_every_file_exists(
     asked_for = plan(
         media__clients=clients, media__distribution="multiple", media__most_files=most_files
     )
-    parts = programs.parts(asked_for, machines)
+    parts = media_programs.parts(asked_for, machines)
     covered = [first + number for _, first, count in parts for number in (0, count - 1) if count]
     assert sum(count for _, _, count in parts) == clients
     assert covered == sorted(covered)
-    assert all(count <= programs.CLIENTS_PER_PROCESS for _, _, count in parts)
+    assert all(count <= media_programs.CLIENTS_PER_PROCESS for _, _, count in parts)
     for _, first, count in parts:
-        command = programs.play(HERE, asked_for, "rtsp://h", first, count)
+        command = media_programs.play(HERE, asked_for, "rtsp://h", first, count)
         (options,) = json.loads(command[-1]).values()
         assert options["first-file"] + options["files"] <= asked_for.files
 

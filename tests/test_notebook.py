@@ -20,8 +20,8 @@ from perpacket_lab.analysis import run_comparison
 from perpacket_lab.analysis.analysis import Analysis
 from perpacket_lab.run import start
 from perpacket_lab.run.directory import RunDirectory
-from perpacket_lab.show.notebook.runs import RunDifference, StudyRun
 from perpacket_lab.show.notebook.simulated import SimulatedRun
+from perpacket_lab.show.notebook.study_results import RunDifference, StudyRun
 from perpacket_lab.study.study import Study
 
 TOUR = Path(__file__).parents[1] / "examples" / "tour.py"

@@ -13,8 +13,8 @@ from perpacket_lab.analysis.doubts import disturbance, disturbed
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.offload import network_shares
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.summary import RunReports, summarize
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_summary import RunReports, summarize
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.run.observation_file import Observation, to_row
 from perpacket_lab.study.point import Point

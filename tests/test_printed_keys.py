@@ -189,7 +189,7 @@ def test_every_key_of_advice_is_in_the_reference() -> None:
     from perpacket.advise.advice import Advice, NotApplicable, Report
     from perpacket.advise.bounds import Bound
     from perpacket.analysis.statistics import Interval
-    from perpacket.show import advice as shown
+    from perpacket.show import advice_tables as shown
 
     share = Interval(0.1, 0.05, 0.2, 100, 0.95)
     tso = catalogue.load()["tso"]
@@ -215,7 +215,7 @@ def test_every_key_of_a_trial_is_in_the_reference() -> None:
     from perpacket.advise.slope import Slope
     from perpacket.advise.trial import Outcome, Trial
     from perpacket.analysis.statistics import Interval
-    from perpacket.show import trial as shown
+    from perpacket.show import trial_tables as shown
 
     windows = [
         Window(block, side, 1.0, 0.5, {"tcp": 0.2}, 3e4, 1e8, 1e4, 1.0, 1.0, {"p50": 9, "p99": 20})

@@ -15,7 +15,7 @@ from perpacket.analysis.profile_comparison import Decision, Unit, compare, is_mo
 from perpacket.analysis.ratios import read_rule
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, RunFailed
-from perpacket.show import profile_comparison as shown
+from perpacket.show import comparison_tables as shown
 from perpacket_lab.show.charts import profile_difference
 
 Window = dict[str, object]

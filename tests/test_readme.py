@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.cli.demo import paper_text, simulated_text
-from perpacket_lab.demo import handoff
+from perpacket_lab.demo import simulated_handoff
 from perpacket_lab.run import start
 from perpacket_lab.run.threads import ThreadExecutor
 
@@ -48,12 +48,12 @@ def test_the_handoff_table_has_the_gains_that_the_demo_prints(tmp_path: Path) ->
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in README.partition(heading)[2].partition("\n\n")[0].splitlines()
     ]
-    demo = handoff.study()
+    demo = simulated_handoff.study()
     kept = kept_runs.unpacked(kept_runs.RUNS / "osdi06.tar.xz", tmp_path / "kept")
-    first, *others = handoff.table(analyze(demo, kept)).items()
+    first, *others = simulated_handoff.table(analyze(demo, kept)).items()
     assert first[0] == "W-0-N-N-FCFS-400"
     for (name, cells), (words, published, simulated) in zip(others, shown, strict=True):
-        assert handoff.POLICIES[name] in words
+        assert simulated_handoff.POLICIES[name] in words
         assert published.replace(" %", "").lstrip("+") == paper_text(cells[0])
         assert simulated.replace(" %", "").lstrip("+") == simulated_text(cells[0])
     again = start.run(
@@ -61,5 +61,5 @@ def test_the_handoff_table_has_the_gains_that_the_demo_prints(tmp_path: Path) ->
     )
     results = {(one.point, one.seed): one.result for one in kept.read_observations()}
     made = again.read_observations()
-    assert len(made) == len(handoff.POLICIES)
+    assert len(made) == len(simulated_handoff.POLICIES)
     assert all(one.result == results[one.point, one.seed] for one in made)

@@ -24,8 +24,8 @@ from perpacket_lab.show.charts import (
     chart_style,
     curve,
     drawing,
-    figures,
-    laws,
+    kinds,
+    laws_curve,
     palette,
     stacks,
     timeline,
@@ -138,7 +138,7 @@ def test_a_point_is_on_the_curve_at_its_networks_share(measured: Analysis) -> No
     assert {name: share.value for name, share in shares.items()} == pytest.approx(
         {"web-4c": 0.4, "web-256c": 0.6}
     )
-    plot = figures.plot_of(Figure("laws", "Offload", "", "share"), measured)
+    plot = kinds.plot_of(Figure("laws", "Offload", "", "share"), measured)
     assert plot is not None
     assert (
         "connections 4: with a share of 40 %, the gain is at most 67 %" in plot.description.lower()
@@ -155,24 +155,24 @@ def test_a_point_is_on_the_curve_at_its_networks_share(measured: Analysis) -> No
     assert all(line[share] == pytest.approx(100 * share / (100 - share)) for share in line)
     svg = drawn(plot.draw(chart_style.NARROW))
     assert ">connections 256<" in svg
-    assert f">{laws.PUBLISHED}<" in svg
+    assert f">{laws_curve.PUBLISHED}<" in svg
 
 
 def test_runs_without_layers_have_no_chart_of_offload(measured: Analysis) -> None:
     coarse = MEASURED.drop("layers.tcp.share", "layers.socket.share")
     found = of_frame(measured.study, measured, coarse)
     assert found.network_shares == {}
-    assert figures.plot_of(Figure("laws", "Offload", "", "share"), found) is None
+    assert kinds.plot_of(Figure("laws", "Offload", "", "share"), found) is None
 
 
 def test_many_points_share_one_entry_of_the_legend() -> None:
-    count = laws.MOST_SHAPES + 1
+    count = laws_curve.MOST_SHAPES + 1
     rows = {
         "name": [f"point {n}" for n in range(count)],
         "share": [0.1 + n / 20 for n in range(count)],
     }
     frame = pl.DataFrame(rows).with_columns(low=None, high=None)
-    svg = drawn(laws.laws_curve(frame))
+    svg = drawn(laws_curve.laws_curve(frame))
     assert "point 3" not in svg
     assert ">measured<" in svg
 
@@ -180,7 +180,7 @@ def test_many_points_share_one_entry_of_the_legend() -> None:
 def test_a_curve_of_several_columns_has_a_line_for_each(measured: Analysis) -> None:
     columns = "latency_us.response.p50,latency_us.response.p99"
     figure = Figure("curve", "Time", "connections", columns, y_title="time (µs)")
-    plot = figures.plot_of(figure, measured)
+    plot = kinds.plot_of(figure, measured)
     assert plot is not None
     assert plot.description.startswith(
         "Median: 41 at 4, 925 at 256; 99th percentile: 205 at 4, 4,200 at 256."

@@ -10,9 +10,9 @@ import pytest
 from invented import of_frame
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis.analysis import Analysis
-from perpacket_lab.analysis.published import compare
+from perpacket_lab.analysis.published_comparison import compare
 from perpacket_lab.show import tables, terminal
-from perpacket_lab.show.charts import figures
+from perpacket_lab.show.charts import kinds
 from perpacket_lab.show.charts.chart_style import Plot
 from perpacket_lab.study import library
 from perpacket_lab.study.figure import Figure
@@ -36,7 +36,7 @@ def plot(analysis: Analysis, kind: str, y: str) -> Plot:
     """The first figure of the router's study that is of a kind and shows a column."""
     study = library.find("router")
     figure = next(one for one in study.figures if (one.kind, one.y) == (kind, y))
-    found = figures.plot_of(figure, of_frame(study, analysis, forwarded()))
+    found = kinds.plot_of(figure, of_frame(study, analysis, forwarded()))
     assert found is not None
     return found
 

@@ -15,14 +15,14 @@ import pytest
 from patience import PATIENCE_S
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket_lab.cli.study import chosen
+from perpacket_lab.cli.study_verbs import chosen
 from perpacket_lab.measure import hosts as testbed
 from perpacket_lab.measure.hosts.routed import Port, Routed
 from perpacket_lab.measure.plan import validated, with_available_events
-from perpacket_lab.measure.router.plan import RouterPlan, flows
-from perpacket_lab.measure.router.runner import RouterRunner
-from perpacket_lab.measure.router.runs import RoutedTestbed
-from perpacket_lab.measure.router.summary import (
+from perpacket_lab.measure.router.router_plan import RouterPlan, flows
+from perpacket_lab.measure.router.router_run import RoutedTestbed
+from perpacket_lab.measure.router.router_runner import RouterRunner
+from perpacket_lab.measure.router.router_summary import (
     Window,
     loss_at,
     summarize_loss,

@@ -29,10 +29,10 @@ from perpacket_lab.measure.hosts.network import mask_of
 from perpacket_lab.measure.hosts.routed import Routed
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.router import rip
-from perpacket_lab.measure.router.plan import RouterPlan
-from perpacket_lab.measure.router.runner import RouterRunner
-from perpacket_lab.measure.router.runs import RoutedTestbed, placed
-from perpacket_lab.measure.router.summary import Window, summarize_tcp
+from perpacket_lab.measure.router.router_plan import RouterPlan
+from perpacket_lab.measure.router.router_run import RoutedTestbed, placed
+from perpacket_lab.measure.router.router_runner import RouterRunner
+from perpacket_lab.measure.router.router_summary import Window, summarize_tcp
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point

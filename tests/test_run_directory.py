@@ -30,7 +30,7 @@ from perpacket_lab.run.progress import Progress
 from perpacket_lab.run.simulated_runs import execute
 from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 from perpacket_lab.study.study import Study
 
 SEEDS = (1, 2, 3)

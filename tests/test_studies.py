@@ -15,9 +15,9 @@ from perpacket.errors import ConfigurationError, CorruptObservation, MissingStud
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.doubts import chains
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, compare
+from perpacket_lab.analysis.published_comparison import Comparison, compare
 from perpacket_lab.analysis.published_rows import estimate, rankings
-from perpacket_lab.demo import handoff as demo
+from perpacket_lab.demo import simulated_handoff as demo
 from perpacket_lab.run import start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study import library

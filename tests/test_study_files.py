@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from perpacket.errors import ConfigurationError, MissingStudy
-from perpacket_lab.cli.study import chosen, length_of
+from perpacket_lab.cli.study_verbs import chosen, length_of
 from perpacket_lab.run import configuration_file
 from perpacket_lab.study import library, load
 from perpacket_lab.study.file import read_content

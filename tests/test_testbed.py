@@ -22,7 +22,7 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent
 from perpacket.measure.hosts import contract, record
 from perpacket.measure.hosts.process import documents
-from perpacket.measure.hosts.processors import SHARED, Division, divide
+from perpacket.measure.hosts.processor_division import SHARED, Division, divide
 from perpacket_lab.measure import hosts
 from perpacket_lab.measure.hosts import network
 from perpacket_lab.measure.hosts.namespaces import Namespaces

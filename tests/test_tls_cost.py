@@ -14,7 +14,7 @@ from perpacket_lab.analysis import tls
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.web import peers
-from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.web_plan import Plan
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
 from probes import need, program

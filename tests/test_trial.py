@@ -25,10 +25,10 @@ from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.servers import NGINX, Directive, Server
 from perpacket.advise.trial import Plan, Trial, targets
 from perpacket.advise.windows import order
-from perpacket.cli.trial import UNDO_LEFT, with_plain_undo
+from perpacket.cli.trial_verb import UNDO_LEFT, with_plain_undo
 from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure import agent
-from perpacket.show import trial as shown
+from perpacket.show import trial_tables as shown
 
 TRIALS = 100
 BLOCKS = 10

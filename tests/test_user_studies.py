@@ -14,18 +14,18 @@ from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.run import parameter_check, start, stopping
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.run import parameter_check, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.run.threads import ThreadExecutor
-from perpacket_lab.show.charts import figures
+from perpacket_lab.show.charts import kinds
 from perpacket_lab.show.result_tables import summary_tables
 from perpacket_lab.study import figures as study_figures
 from perpacket_lab.study import file as study_file
-from perpacket_lab.study import library, load
+from perpacket_lab.study import library, load, stopping
 from perpacket_lab.study.file import Kind, StudyFile
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 from perpacket_lab.study.stopping import Stopping
 from perpacket_lab.study.study import Study
 
@@ -542,7 +542,7 @@ def test_a_part_of_a_design_has_its_effects_drawn(tmp_path: Path) -> None:
     text += 'generators."nic.memory_mib" = ["nic.lowat", "nic.mips"]'
     study = replace(built(text), runner=FakeRunner(value))
     analysis = analyze(study, start.run(study, tmp_path / "run"))
-    (drawing,) = (one for one in figures.draw(analysis) if one.title == "Effects on requests_per_s")
+    (drawing,) = (one for one in kinds.draw(analysis) if one.title == "Effects on requests_per_s")
     assert drawing.description.startswith("Effects whose interval excludes zero: lowat 500")
     for svg in (drawing.wide, drawing.narrow):
         assert {"lowat", "mips", "memory_mib"} <= set(re.findall(r">(\w+)</text>", svg))

@@ -25,21 +25,21 @@ from hypothesis import strategies as st
 from patience import PATIENCE_S, eventually
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.measure.hosts import processors
+from perpacket.measure.hosts import processor_division
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.contests import ContestResult, compare
 from perpacket_lab.measure import hosts, process_tree
 from perpacket_lab.measure.plan import validated, with_available_events
-from perpacket_lab.measure.web import peers, runs
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.runner import WebRunner, check_reachable
+from perpacket_lab.measure.web import peers, web_run
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_runner import WebRunner, check_reachable
 from perpacket_lab.run import start as session
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.show import html
 from perpacket_lab.study import library
 from perpacket_lab.study.contest import Contest
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 from perpacket_lab.study.study import Study
 from quiet import skip_if_disturbed
 from requirements import skip
@@ -363,7 +363,7 @@ def test_misses_are_measured_only_with_performance_counters(
         ({}, []),
     ):
         monkeypatch.setattr(
-            "perpacket_lab.measure.runner.capabilities_lacking", lambda _, found=lacking: found
+            "perpacket_lab.measure.host_runner.capabilities_lacking", lambda _, found=lacking: found
         )
         with WebRunner().set_up(points) as setup:
             assert list(setup.left_out.values()) == left_out
@@ -375,7 +375,7 @@ def test_without_sampling_the_kernels_accounts_are_used(
     may_sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = {} if may_sample else {"perf_cpu_wide": "only the kernel's accounts"}
-    monkeypatch.setattr("perpacket_lab.measure.runner.capabilities_lacking", lambda _: lacking)
+    monkeypatch.setattr("perpacket_lab.measure.host_runner.capabilities_lacking", lambda _: lacking)
     point = peer_point("events")
     point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
     runner = WebRunner()
@@ -539,12 +539,12 @@ def test_apache_has_a_thread_or_a_process_for_every_client(
 
 def test_the_processors_of_the_server_do_not_change_those_of_the_clients() -> None:
     usable = sorted(os.sched_getaffinity(0))
-    one, every = processors.with_server(1), processors.with_server(len(usable))
+    one, every = processor_division.with_server(1), processor_division.with_server(len(usable))
     assert one.server == (usable[0],)
     assert every.server == tuple(usable)
-    assert one.clients == every.clients == processors.divide().clients
+    assert one.clients == every.clients == processor_division.divide().clients
     with pytest.raises(MachineLacks, match=f"this machine has {len(usable)}"):
-        processors.with_server(len(usable) + 1)
+        processor_division.with_server(len(usable) + 1)
 
 
 def test_a_window_of_requests_is_as_long_as_they_need_at_the_rate_of_the_load(
@@ -552,9 +552,9 @@ def test_a_window_of_requests_is_as_long_as_they_need_at_the_rate_of_the_load(
 ) -> None:
     accepted = iter([1000, 3000])
     times = iter([10.0, 10.5])
-    monkeypatch.setattr(runs, "accepted_of", lambda _: next(accepted))
+    monkeypatch.setattr(web_run, "accepted_of", lambda _: next(accepted))
     monkeypatch.setattr("time.monotonic", lambda: next(times))
-    monkeypatch.setattr(runs.WebRun, "sleep", lambda *_: None)
+    monkeypatch.setattr(web_run.WebRun, "sleep", lambda *_: None)
     plan = Plan.model_validate(
         {
             "load.kind": "file",
@@ -563,8 +563,8 @@ def test_a_window_of_requests_is_as_long_as_they_need_at_the_rate_of_the_load(
             "run.duration_s": 60.0,
         }
     )
-    run = runs.WebRun.__new__(runs.WebRun)
-    assert runs._with_window(plan, run, None, None).window_s == pytest.approx(10_000 / 4000)  # type: ignore[arg-type]
+    run = web_run.WebRun.__new__(web_run.WebRun)
+    assert web_run._with_window(plan, run, None, None).window_s == pytest.approx(10_000 / 4000)  # type: ignore[arg-type]
 
 
 def test_points_on_more_processors_than_the_machine_has_are_left_out(

@@ -21,11 +21,11 @@ from perpacket.advise import catalogue, journal
 from perpacket.analysis.claim import Verdict
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket_lab import what_if
-from perpacket_lab.analysis import changes
+from perpacket_lab.analysis import tried_changes
 from perpacket_lab.analysis.analysis import Analysis, analyze
 from perpacket_lab.measure import hosts
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web import peers, programs
+from perpacket_lab.measure.web import peers, web_programs
 from perpacket_lab.run import start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.show import html, terminal
@@ -34,7 +34,7 @@ from perpacket_lab.show.charts import ratios
 from perpacket_lab.study import library, load
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
 from perpacket_lab.study.study import Study
 from perpacket_lab.what_if import WhatIfPlan
 from probes import need
@@ -56,7 +56,7 @@ class InventedRun:
         self.runner.ran.append((self.point.name, self.seed))
         plan = validated(WhatIfPlan, self.point)
         applied = what_if.split(plan.changes)
-        if plan.changes == changes.BEST:
+        if plan.changes == tried_changes.BEST:
             applied = self.runner.chosen[self.point.name]
         # Blocks differ by far more than changes do; two runs of a block differ a little.
         cost = 40.0 * 2**self.seed * (1 + 0.001 * ((self.seed * 7 + len(self.point.name)) % 5))
@@ -125,7 +125,7 @@ def test_every_change_of_the_study_is_in_the_catalogue_and_has_a_run_without_it(
     points = {point.name: point for point in library.find("what-if", length).points}
     for point in points.values():
         plan = validated(WhatIfPlan, point)
-        if plan.changes == changes.BEST or not what_if.split(plan.changes):
+        if plan.changes == tried_changes.BEST or not what_if.split(plan.changes):
             continue
         for text in what_if.split(plan.changes):
             change = catalogue.find(text)[0]
@@ -168,7 +168,7 @@ def test_the_best_are_chosen_from_the_run_and_measured_after_all_others(tmp_path
     assert later == sorted(later)
     assert sum(later) == 2 * len(study.seeds)
     assert runner.chosen == {"nginx-612-best": ("access-log=off", "open-file-cache=on")}
-    (together,) = changes.change_sets(study, analyze(study, directory).estimates)[0].rows
+    (together,) = tried_changes.change_sets(study, analyze(study, directory).estimates)[0].rows
     assert together.detail.applied == ("access-log=off", "open-file-cache=on")
     assert together.interval.contains(0.8 * 0.9)
 
@@ -310,7 +310,7 @@ def test_options_of_serve_web_replace_ours() -> None:
 
     point = Point("p", "file", {}, (("load.kind", "file"), ("trial.changes", "")))
     plan = what_if.with_options(validated(WhatIfPlan, point), ["io-uring=on", "batch=100us"])
-    command = programs.serve_web(SomeHost(), plan, "/r")  # type: ignore[arg-type]
+    command = web_programs.serve_web(SomeHost(), plan, "/r")  # type: ignore[arg-type]
     (options,) = json.loads(command[-1]).values()
     assert (options["architecture"], options["coalesce"]) == ("uring", "100us")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perpacket.errors import RunFailed
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 
 
 @dataclass

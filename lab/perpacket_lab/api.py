@@ -20,8 +20,8 @@ from perpacket_lab.run import parameter_check, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.show.notebook.emulated import EmulatedRun
-from perpacket_lab.show.notebook.runs import RunDifference, StudyRun
 from perpacket_lab.show.notebook.simulated import SimulatedRun
+from perpacket_lab.show.notebook.study_results import RunDifference, StudyRun
 from perpacket_lab.simulation import Overrides
 from perpacket_lab.study.lengths import Length
 from perpacket_lab.study.study import Study

@@ -28,19 +28,19 @@ from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.local import LocalHost
-from perpacket_lab.analysis.changes import BEST, PARAMETER, corrected
 from perpacket_lab.analysis.estimates import IDLE, Estimates
+from perpacket_lab.analysis.tried_changes import BEST, PARAMETER, corrected
 from perpacket_lab.measure.hosts.network import DEVICE
+from perpacket_lab.measure.measured_run import Measurement
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.programs import Answer
-from perpacket_lab.measure.runs import Measurement
 from perpacket_lab.measure.summary import number, numbers, sum_of
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.runner import WebRunner
-from perpacket_lab.measure.web.runs import WebRun, WebSetup
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_run import WebRun, WebSetup
+from perpacket_lab.measure.web.web_runner import WebRunner
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import Rows
-from perpacket_lab.study.runner import SecondStage, SetupDescription
+from perpacket_lab.study.runner_interfaces import SecondStage, SetupDescription
 
 SEPARATOR = "+"
 """Separates the changes of one point."""

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from perpacket_lab.api import emulate, open_run, run_study, simulate
     from perpacket_lab.emulate.settings import Settings as EmulationSettings
     from perpacket_lab.show.notebook.emulated import EmulatedRun
-    from perpacket_lab.show.notebook.runs import RunDifference, StudyRun
     from perpacket_lab.show.notebook.simulated import SimulatedRun
+    from perpacket_lab.show.notebook.study_results import RunDifference, StudyRun
     from perpacket_lab.simulation import Simulation
 
     __version__: str

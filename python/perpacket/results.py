@@ -174,7 +174,7 @@ class AdviceResult(Result):
 
     def tables(self) -> Sequence[Table]:
         """The changes with their evidence and bounds."""
-        from perpacket.show import advice as shown
+        from perpacket.show import advice_tables as shown
 
         rows = tuple(
             (
@@ -191,7 +191,7 @@ class AdviceResult(Result):
 
     def as_dict(self) -> Mapping[str, object]:
         """The advice, with the changes that do not apply and their reasons."""
-        from perpacket.show import advice as shown
+        from perpacket.show import advice_tables as shown
 
         return shown.document(self.report)
 
@@ -237,7 +237,7 @@ class TrialResult(Result):
     def tables(self) -> Sequence[Table]:
         """A table for each change, then the effects of a factorial trial."""
         from perpacket.advise import trial as trials
-        from perpacket.show import trial as shown
+        from perpacket.show import trial_tables as shown
 
         found = [shown.table(one) for one in self.outcome.trials]
         if self.outcome.combinations:
@@ -246,7 +246,7 @@ class TrialResult(Result):
 
     def as_dict(self) -> Mapping[str, object]:
         """All effects, the windows' verdicts and the state of every setting."""
-        from perpacket.show import trial as shown
+        from perpacket.show import trial_tables as shown
 
         return shown.document(self.outcome)
 
@@ -289,13 +289,13 @@ class ProfileDifference(Result):
 
     def tables(self) -> Sequence[Table]:
         """The traffic, then the costs."""
-        from perpacket.show import profile_comparison as shown
+        from perpacket.show import comparison_tables as shown
 
         return tuple(shown.tables(self.compared))
 
     def as_dict(self) -> Mapping[str, object]:
         """All ratios with their intervals and verdicts."""
-        from perpacket.show import profile_comparison as shown
+        from perpacket.show import comparison_tables as shown
 
         return shown.document(self.compared)
 

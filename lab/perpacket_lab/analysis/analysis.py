@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis import published_rows, published_score
-from perpacket_lab.analysis.changes import ChangeSet, change_sets
 from perpacket_lab.analysis.conclusions import Conclusion, conclusions_of
 from perpacket_lab.analysis.contests import ContestResult, results_of
 from perpacket_lab.analysis.doubts import by_point, counted_doubts, disturbance, unbalanced
-from perpacket_lab.analysis.effects import Summary
 from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.factor_effects import Summary
 from perpacket_lab.analysis.findings import Evidence, Findings, findings_of
 from perpacket_lab.analysis.limits import limits_of
 from perpacket_lab.analysis.methods import MethodComparison, headline, with_confidence
 from perpacket_lab.analysis.offload import network_shares
-from perpacket_lab.analysis.published import Comparison
+from perpacket_lab.analysis.point_summary import summarize
+from perpacket_lab.analysis.published_comparison import Comparison
 from perpacket_lab.analysis.published_score import Score
-from perpacket_lab.analysis.summary import summarize
 from perpacket_lab.analysis.terms import Terms, terms_of
+from perpacket_lab.analysis.tried_changes import ChangeSet, change_sets
 from perpacket_lab.analysis.turns import turn_limits
 from perpacket_lab.analysis.wording import plural, sentence_case
 from perpacket_lab.run.configuration_file import RunConfiguration

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from perpacket.analysis.claim import MET, MISSED, Verdict
-from perpacket_lab.analysis.published import Comparison
+from perpacket_lab.analysis.published_comparison import Comparison
 from perpacket_lab.analysis.wording import plural
 
 

@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Final
 from perpacket.analysis.claim import NOT_DISTINGUISHABLE, Relation, Verdict, judge
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis import relative
-from perpacket_lab.analysis.changes import Change, ChangeSet
 from perpacket_lab.analysis.conclusions import conclusions_of, paragraph
 from perpacket_lab.analysis.contests import ContestResult, Crossing
-from perpacket_lab.analysis.effects import Summary
 from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.factor_effects import Summary
 from perpacket_lab.analysis.methods import MethodComparison
 from perpacket_lab.analysis.offload import gain_percent, network_shares
-from perpacket_lab.analysis.published import Comparison
+from perpacket_lab.analysis.published_comparison import Comparison
 from perpacket_lab.analysis.terms import Terms, terms_of
+from perpacket_lab.analysis.tried_changes import Change, ChangeSet
 from perpacket_lab.analysis.wording import (
     factor_in_words,
     in_words,

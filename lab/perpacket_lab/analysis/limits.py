@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from perpacket_lab.analysis.doubts import by_point, disturbance, unbalanced
-from perpacket_lab.analysis.effects import Summary
 from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.factor_effects import Summary
 from perpacket_lab.analysis.methods import MethodComparison
-from perpacket_lab.analysis.published import Comparison
+from perpacket_lab.analysis.published_comparison import Comparison
 from perpacket_lab.analysis.published_rows import warnings_of
 from perpacket_lab.analysis.terms import terms_of
 from perpacket_lab.analysis.turns import turn_limits

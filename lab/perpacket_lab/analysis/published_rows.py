@@ -13,7 +13,7 @@ from perpacket_lab.analysis.doubts import (
     replication_warnings,
 )
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, compare
+from perpacket_lab.analysis.published_comparison import Comparison, compare
 from perpacket_lab.study.point import first_names
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import QUANTITIES, Quantity

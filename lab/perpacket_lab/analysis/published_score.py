@@ -16,7 +16,7 @@ from perpacket_lab.analysis.wording import plural, signed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
 
 MOST_DISAGREEMENTS: Final = 12
 """Rows of the list of disagreements. The table of comparisons has all rows."""

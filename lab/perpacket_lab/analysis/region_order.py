@@ -14,7 +14,7 @@ from itertools import combinations
 
 from perpacket.analysis.statistics import mean
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, compare
+from perpacket_lab.analysis.published_comparison import Comparison, compare
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import QUANTITIES, SEVEN, Row
 from perpacket_lab.study.study import Study

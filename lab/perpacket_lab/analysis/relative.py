@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison
+from perpacket_lab.analysis.published_comparison import Comparison
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import QUANTITIES, quantity

@@ -14,7 +14,7 @@ from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval, mean
 from perpacket.analysis.two_level import Design
 from perpacket_lab.analysis.doubts import DOUBTS
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, compare
+from perpacket_lab.analysis.published_comparison import Comparison, compare
 from perpacket_lab.study.designs import TwoLevelDesign
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import QUANTITIES, Rows

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typer
 
 from perpacket.cli.options import EXPLORE, MEASURE, REPEAT
-from perpacket_lab.cli import application, demo, emulate, model, simulate, study, trace
+from perpacket_lab.cli import application, demo, emulate, model, simulate, study_verbs, trace
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,5 +22,5 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(model.app, name="model", rich_help_panel=EXPLORE)
     app.add_typer(trace.app, name="trace", rich_help_panel=EXPLORE)
     demo.add_to(app)
-    app.add_typer(study.app, name="study", rich_help_panel=REPEAT)
+    app.add_typer(study_verbs.app, name="study", rich_help_panel=REPEAT)
     app.add_typer(application.app, name="application", rich_help_panel=MEASURE)

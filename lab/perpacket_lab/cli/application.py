@@ -14,7 +14,7 @@ from perpacket.cli.options import Format, FormatOption, QuietOption, SeedOption
 from perpacket.errors import MachineLacks, RunFailed
 
 if TYPE_CHECKING:
-    from perpacket_lab.measure.applications.file import Definition
+    from perpacket_lab.measure.applications.application_file import Definition
     from perpacket_lab.measure.applications.running import Description
     from perpacket_lab.measure.applications.sessions import Checked
 
@@ -42,9 +42,9 @@ NameArgument = Annotated[
 @app.command("list", epilog="Example: perpacket application list --format json")
 def list_applications(output_format: FormatOption = Format.TABLE) -> None:
     """List the applications with their options, and whether each is prepared or running."""
-    from perpacket_lab.measure.applications import file
+    from perpacket_lab.measure.applications import application_file
 
-    rows = [row_of(file.load(name)) for name in file.names()]
+    rows = [row_of(application_file.load(name)) for name in application_file.names()]
     if output_format is Format.JSON:
         output.write_json({"schema": SCHEMA, "applications": rows})
         return
@@ -102,9 +102,9 @@ def prepare(
     Packages come from Debian and Maven. Services in these packages are not started. The folder is
     cached, so that a later start takes seconds.
     """
-    from perpacket_lab.measure.applications import file, packages, preparation
+    from perpacket_lab.measure.applications import application_file, packages, preparation
 
-    definition = file.load(name)
+    definition = application_file.load(name)
     missing = packages.missing(definition.debian)
     if missing:
         packages.require_installer(missing)
@@ -137,9 +137,9 @@ def start(
 
     It runs until `perpacket application stop`. Its programs end with the process that started them.
     """
-    from perpacket_lab.measure.applications import file, preparation, running
+    from perpacket_lab.measure.applications import application_file, preparation, running
 
-    definition = file.load(name)
+    definition = application_file.load(name)
     preparation.require(definition)
     if present := running.find(definition.name):
         raise RunFailed(
@@ -231,9 +231,9 @@ def check(
     Checks the running application, or starts it for the check. Ends with status 1 if more than one
     answer in a thousand is wrong.
     """
-    from perpacket_lab.measure.applications import file, running, sessions
+    from perpacket_lab.measure.applications import application_file, running, sessions
 
-    definition = file.load(name)
+    definition = application_file.load(name)
     with running.present_or_started(definition) as url:
         checked, status = sessions.check(definition, url, seed, each, most)
     write_checked(definition.name, checked, output_format)
@@ -263,9 +263,9 @@ def write_checked(name: str, checked: Checked, output_format: Format) -> None:
 @app.command(epilog="Example: perpacket application stop public-inbox")
 def stop(name: NameArgument, quiet: QuietOption = False) -> None:
     """Stop a running application and remove its folder."""
-    from perpacket_lab.measure.applications import file, running
+    from perpacket_lab.measure.applications import application_file, running
 
-    stopped = running.stop(file.load(name).name)
+    stopped = running.stop(application_file.load(name).name)
     progress.note(f"stopped {stopped.name}", quiet)
     if Path(stopped.folder).exists():
         raise RunFailed(f"{stopped.folder}: is still there", "remove it")

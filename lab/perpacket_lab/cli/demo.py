@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from perpacket.analysis.statistics import Interval
     from perpacket_lab.demo import Demo
     from perpacket_lab.demo.advice import Advised
-    from perpacket_lab.demo.handoff import Cell
     from perpacket_lab.demo.live import Live
+    from perpacket_lab.demo.simulated_handoff import Cell
 
 SCHEMA = 2
 """Version of the JSON this verb prints."""
 
 HEADINGS = ("gain, %", "requests/s", "host idle, %", "NIC idle, %", "delay, us")
-"""Short headings of `perpacket_lab.demo.handoff.COLUMNS`. The gain is that of requests/s over no
+"""Short headings of the columns of `simulated_handoff`. The gain is that of requests/s over no
 handoff; the delay is the median time that received host packets spend in the NIC."""
 
 ADVICE_WIDTH = 100
@@ -155,16 +155,16 @@ def live_text(interval: Interval | None) -> str:
 
 def print_advice(found: Advised | None) -> None:
     """Print the change most worth trying on this machine, and the result of its trial if any."""
-    from perpacket.show import advice, trial
+    from perpacket.show import advice_tables, trial_tables
 
     first = None if found is None else found.report.to_try
     if found is not None and first is not None:
         output.write_line("The change most worth trying on this machine, for `serve web`:")
-        for line in advice.entry(1, replace(first, command=""), ADVICE_WIDTH):
+        for line in advice_tables.entry(1, replace(first, command=""), ADVICE_WIDTH):
             output.write_line(line)
         if found.trial is not None:
             output.write_line("     Tried in short windows, on a second server:")
-            for line in trial.wrapped(trial.headline(found.trial), ADVICE_WIDTH - 5):
+            for line in trial_tables.wrapped(trial_tables.headline(found.trial), ADVICE_WIDTH - 5):
                 output.write_line(f"     {line}")
         output.write_line(
             "For your server: `perpacket advise --pid PID`, then `perpacket trial CHANGE`."
@@ -173,7 +173,7 @@ def print_advice(found: Advised | None) -> None:
 
 def print_table(found: Demo) -> None:
     """Print two lines for each configuration: published numbers, then simulated ones."""
-    from perpacket_lab.demo.handoff import POLICIES
+    from perpacket_lab.demo.simulated_handoff import POLICIES
 
     rows: list[tuple[str, ...]] = []
     for name, cells in found.simulated.rows.items():
@@ -213,7 +213,7 @@ def simulated_text(cell: Cell) -> str:
 
 def describe(found: Demo) -> dict[str, object]:
     """The demo as a JSON document."""
-    from perpacket.show import advice, trial
+    from perpacket.show import advice_tables, trial_tables
 
     tried = None if found.advice is None else found.advice.trial
     live = found.live
@@ -229,8 +229,8 @@ def describe(found: Demo) -> dict[str, object]:
             ],
             "notes": list(live.notes),
         },
-        "advice": None if found.advice is None else advice.document(found.advice.report),
-        "trial": None if tried is None else trial.effects_document(tried.effects),
+        "advice": None if found.advice is None else advice_tables.document(found.advice.report),
+        "trial": None if tried is None else trial_tables.effects_document(tried.effects),
         "rows": [
             {
                 "configuration": name,

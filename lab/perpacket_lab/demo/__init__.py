@@ -2,8 +2,8 @@
 
 `live.py` measures `perpacket serve web` on this machine at three numbers of connections.
 `advice.py` finds the change that could make the server's packets cheaper, and tries this change.
-`handoff.py` simulates the gain of handing connections to the NIC, beside the published figures. One
-report has the measurement and the simulation.
+`simulated_handoff.py` simulates the gain of handing connections to the NIC, beside the published
+figures. One report has the measurement and the simulation.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perpacket.errors import Interrupted, RunFailed
-from perpacket_lab.demo import advice, handoff, live
+from perpacket_lab.demo import advice, live, simulated_handoff
 from perpacket_lab.demo.advice import Advised
-from perpacket_lab.demo.handoff import SimulatedHandoff
 from perpacket_lab.demo.live import Live
+from perpacket_lab.demo.simulated_handoff import SimulatedHandoff
 from perpacket_lab.run.progress import ProgressFunction
 
 UNFINISHED_HINT = "`perpacket study run` stores finished runs and can be resumed"
@@ -60,7 +60,9 @@ def run(
             measured = live.run(Path(folder) / "live", on_progress) if measure else None
             can_advise = measured is not None and measured.has_layers
             advised = advice.run(live.FILE_BYTES) if can_advise else None
-            simulated = handoff.run(Path(folder) / "handoff", overrides, workers, on_progress)
+            simulated = simulated_handoff.run(
+                Path(folder) / "handoff", overrides, workers, on_progress
+            )
         except Interrupted:
             raise Interrupted(
                 "interrupted: the demo stores no results", hint=UNFINISHED_HINT

@@ -14,7 +14,7 @@ from perpacket import machine
 from perpacket.analysis.statistics import Interval
 from perpacket.errors import MachineLacks, PerpacketError
 from perpacket_lab.analysis.analysis import Analysis, analyze
-from perpacket_lab.measure.web.runner import WebRunner
+from perpacket_lab.measure.web.web_runner import WebRunner
 from perpacket_lab.run import start
 from perpacket_lab.run.progress import ProgressFunction
 from perpacket_lab.study.figure import Figure

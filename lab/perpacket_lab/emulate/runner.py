@@ -20,7 +20,7 @@ from perpacket_lab.emulate.caches import Shape, shape
 from perpacket_lab.emulate.session import Guest, Session, open_session, prepared_session
 from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome, Run, SetupDescription
+from perpacket_lab.study.runner_interfaces import Outcome, Run, SetupDescription
 
 FRAMES_PER_S = 1400
 """Frames that a run carries in a second, warm-up, connections and restored state included: the

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from perpacket.machine.capability import Capability, Check, Group
-from perpacket_lab.measure.applications import file, packages, preparation
+from perpacket_lab.measure.applications import application_file, packages, preparation
 
 
 def capabilities(missing: Callable[[Sequence[str]], list[str]] | None = None) -> list[Capability]:
     """A capability for each application; `missing` returns packages that are not installed."""
-    return [capability_of(file.load(name), missing or packages.missing) for name in file.names()]
+    return [
+        capability_of(application_file.load(name), missing or packages.missing)
+        for name in application_file.names()
+    ]
 
 
 def capability_of(
-    definition: file.Definition, missing: Callable[[Sequence[str]], list[str]]
+    definition: application_file.Definition, missing: Callable[[Sequence[str]], list[str]]
 ) -> Capability:
     """An application as a capability of the machine."""
     check = Check(

@@ -11,7 +11,7 @@ from perpacket.errors import RunFailed
 from perpacket.server_cost import OFF_PATH
 from perpacket_lab.measure.programs import Answer
 from perpacket_lab.study import other_programs
-from perpacket_lab.study.doubts import CLIENT_IDLE_LEAST
+from perpacket_lab.study.quantities import CLIENT_IDLE_LEAST
 
 RATE_KEPT_LEAST = 0.97
 """A rate-limited sender that delivers less than this share of its rate did not run at that rate."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import perpacket
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
 from perpacket_lab.run.jobs import Finished, Job, Results, failure, polled, versions_differ
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING
 
 from perpacket.errors import ConfigurationError, CorruptObservation, MissingStudy, RunFailed
 from perpacket.whole_file import TEMPORARY, write_whole
-from perpacket_lab.run import configuration_file, observation_file, stopping
+from perpacket_lab.run import configuration_file, observation_file
 from perpacket_lab.run.configuration_file import RunConfiguration
 from perpacket_lab.run.observation_file import Observation
+from perpacket_lab.study import stopping
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import Row
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 from perpacket_lab.study.study import Study
 
 if TYPE_CHECKING:

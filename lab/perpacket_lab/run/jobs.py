@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import perpacket
 from perpacket.errors import ConfigurationError, PerpacketError, RunFailed
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome, Run, Runner
+from perpacket_lab.study.runner_interfaces import Outcome, Run, Runner
 
 POLL_S = 0.2
 """The interval between reports of progress, in seconds."""

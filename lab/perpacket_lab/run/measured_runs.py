@@ -33,7 +33,13 @@ from perpacket_lab.run.jobs import POLL_S, Executor
 from perpacket_lab.run.progress import Batch, Progress, ProgressFunction, interrupted
 from perpacket_lab.run.ticking import ticking
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import MeasuredRunner, Outcome, Run, SecondStage, SetupDescription
+from perpacket_lab.study.runner_interfaces import (
+    MeasuredRunner,
+    Outcome,
+    Run,
+    SecondStage,
+    SetupDescription,
+)
 from perpacket_lab.study.study import Order, Study
 
 MOST_FAILURES_IN_A_ROW = 5

@@ -13,7 +13,7 @@ from perpacket.errors import CorruptObservation
 from perpacket_lab.study import other_programs
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import Row, flatten
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 
 if TYPE_CHECKING:
     import polars

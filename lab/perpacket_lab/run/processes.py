@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from perpacket.errors import PerpacketError, RunFailed
 from perpacket_lab.run.jobs import POLL_S, Finished, Job, Results, checked_workers, failure
 from perpacket_lab.run.ticking import ticking
-from perpacket_lab.study.runner import Outcome, Run
+from perpacket_lab.study.runner_interfaces import Outcome, Run
 
 MOST_DEATHS = 3
 """After this many deaths of workers with the same job, the job is the likely cause."""

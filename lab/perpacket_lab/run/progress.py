@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perpacket.errors import Interrupted
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 
 
 @dataclass(frozen=True, slots=True)

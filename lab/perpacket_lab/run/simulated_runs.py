@@ -12,7 +12,7 @@ from perpacket.errors import ConfigurationError, PerpacketError, RunFailed
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.run.jobs import Executor, Finished, Job
 from perpacket_lab.run.progress import Batch, Progress, ProgressFunction, interrupted
-from perpacket_lab.study.runner import Runner
+from perpacket_lab.study.runner_interfaces import Runner
 
 
 def execute(

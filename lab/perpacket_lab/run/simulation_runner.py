@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perpacket_lab.simulation import Simulation
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome, Run
+from perpacket_lab.study.runner_interfaces import Outcome, Run
 
 TIMING_KEYS = ("wall_s", "packets_per_wall_s")
 """Keys of a result that depend on the machine that simulated the run."""

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 from perpacket.errors import Interrupted
 from perpacket_lab.run.jobs import Finished, Job, Results, checked_workers, failure, polled
-from perpacket_lab.study.runner import Outcome, Run
+from perpacket_lab.study.runner_interfaces import Outcome, Run
 
 
 class ThreadExecutor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perpacket.show.advice import percent
+from perpacket.show.advice_tables import percent
 from perpacket.show.table import Cell, Table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.claim import Verdict
 from perpacket.analysis.ratios import ratio_fields
-from perpacket_lab.show import changes
+from perpacket_lab.show import change_tables
 from perpacket_lab.show.result_tables import method_verdict
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from perpacket.analysis.ratios import RuleResult
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.contests import ContestResult
-    from perpacket_lab.analysis.effects import Effects, SummaryRow
+    from perpacket_lab.analysis.factor_effects import Effects, SummaryRow
     from perpacket_lab.analysis.methods import MethodComparison, MethodValue
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
     from perpacket_lab.study.point import Point
     from perpacket_lab.study.study import Study
@@ -68,7 +68,7 @@ def analysis(found: Analysis, report: Path) -> dict[str, object]:
             for one in found.conclusions
         ]
     if found.changes:
-        content["changes"] = [row for one in found.changes for row in changes.documents(one)]
+        content["changes"] = [row for one in found.changes for row in change_tables.documents(one)]
     if found.methods:
         content["contrasts"] = [method_comparison(row) for row in found.methods]
     if found.contests:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.study.figure import Figure
 
 ORDER: Final = ("Table", "Figure", "Section")

@@ -15,7 +15,7 @@ from perpacket_lab.show.tables import interval_cell, percent_text, sign_of
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.contests import ContestLevel, ContestResult, Crossing
-    from perpacket_lab.analysis.effects import EffectRow, Effects, SummaryRow
+    from perpacket_lab.analysis.factor_effects import EffectRow, Effects, SummaryRow
     from perpacket_lab.analysis.methods import MethodComparison, MethodValue
     from perpacket_lab.analysis.terms import Terms
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from perpacket_lab.show.charts.laws import laws_curve
+from perpacket_lab.show.charts.laws_curve import laws_curve
 from perpacket_lab.show.charts.stacks import stacked_layers
 
 if TYPE_CHECKING:

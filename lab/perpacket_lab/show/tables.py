@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from perpacket.analysis.claim import MET, MISSED, Verdict
 from perpacket.show.table import Cell, Table
 from perpacket_lab.analysis.findings import GAIN_COLUMN
-from perpacket_lab.analysis.published import Comparison
+from perpacket_lab.analysis.published_comparison import Comparison
 from perpacket_lab.analysis.terms import SIMULATED, Terms
 from perpacket_lab.analysis.wording import (
     compact,

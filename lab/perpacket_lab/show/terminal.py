@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from perpacket.analysis.ratios import ratio_text
 from perpacket.analysis.statistics import number_text
 from perpacket.show.table import Table
-from perpacket_lab.show import changes, result_tables
+from perpacket_lab.show import change_tables, result_tables
 from perpacket_lab.show.tables import percent_text
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.conclusions import Conclusion
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
 
 
@@ -24,7 +24,7 @@ def tables_of(analysis: Analysis) -> list[Table]:
     The tables are those of the page, except the one of published values, which has fewer columns.
     """
     if analysis.changes:
-        return changes.tables_of(analysis)
+        return change_tables.tables_of(analysis)
     compared = [comparison_table(analysis, analysis.comparisons)] if analysis.comparisons else []
     if analysis.summary is not None:
         published = compared if analysis.conclusions else []

@@ -19,7 +19,12 @@ from perpacket_lab.study.point import Point
 from perpacket_lab.study.points import labels_of, points_of, points_of_kind
 from perpacket_lab.study.published_file import places_of, rows_about
 from perpacket_lab.study.quantities import QUANTITIES, is_column, quantity
-from perpacket_lab.study.runner import MEASURED_RUNNERS, PREPARED, SIMULATION, NamedRunner
+from perpacket_lab.study.runner_interfaces import (
+    MEASURED_RUNNERS,
+    PREPARED,
+    SIMULATION,
+    NamedRunner,
+)
 from perpacket_lab.study.stopping import Stopping
 from perpacket_lab.study.study import Study
 

@@ -58,6 +58,10 @@ SEVEN: Final = tuple(region for region in REGIONS if region != "Stack")
 NETWORK: Final = ("socket", "tcp", "udp", "ip", "ethernet")
 """The layers of the network code of Communication Breakdown (2004), without the NIC's driver."""
 
+CLIENT_IDLE_LEAST: Final = 0.10
+"""The least idle share of the clients' processor time. Below this share, the clients may be the
+limit, and the result may include queueing in the clients."""
+
 BUSY: Final = tuple(dict.fromkeys(layer for region in SEVEN for layer in REGIONS[region]))
 """Every layer except the idle processor."""
 

@@ -17,7 +17,7 @@ from perpacket_lab.study.designs import TwoLevelDesign
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.point import Point, check_points
 from perpacket_lab.study.published import DocumentPlace, Published
-from perpacket_lab.study.runner import (
+from perpacket_lab.study.runner_interfaces import (
     MEASURED_RUNNERS,
     Divided,
     MeasuredRunner,

@@ -75,7 +75,7 @@ def advise(
     """
     from perpacket import api
     from perpacket.advise import observation
-    from perpacket.show import advice as shown
+    from perpacket.show import advice_tables as shown
 
     if folded is not None and profile is None:
         raise ConfigurationError(

@@ -161,7 +161,7 @@ def profile_with_advice(options: Options) -> int:
     from perpacket.advise import glance
     from perpacket.measure import agent
     from perpacket.measure.hosts.record import temporary_folder
-    from perpacket.show import advice
+    from perpacket.show import advice_tables
 
     pid = options.get("pid")
     try:
@@ -172,7 +172,7 @@ def profile_with_advice(options: Options) -> int:
         stacks = Path(str(options.setdefault("folded", str(folder / "stacks"))))
         status = run_child([str(agent.find()), *agent.run("profile", options)])
         report = counters.report(stacks) if status == 0 else None
-        line = "" if report is None else advice.next_line(report)
+        line = "" if report is None else advice_tables.next_line(report)
         if line:
             progress.note(line, quiet=False)
     return status

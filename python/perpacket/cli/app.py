@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from perpacket import lab
-from perpacket.cli import advise, agent_verbs, doctor, pipes, termination, top, trial
+from perpacket.cli import advise, agent_verbs, doctor, pipes, termination, top, trial_verb
 from perpacket.cli.failure import ExitStatus, show, show_error, status_of
 from perpacket.errors import PerpacketError
 
@@ -49,7 +49,7 @@ doctor.add_to(app)
 agent_verbs.add_to(app)
 top.add_to(app)
 advise.add_to(app)
-trial.add_to(app)
+trial_verb.add_to(app)
 
 
 LAB_VERBS = {
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # the caller closed it
         show("standard output is closed", "send it to a file, or to /dev/null")
         return ExitStatus.FAILED
-    given = trial.with_plain_undo(sys.argv[1:] if arguments is None else arguments)
+    given = trial_verb.with_plain_undo(sys.argv[1:] if arguments is None else arguments)
     with termination.interrupt_on_sigterm() as request:
         status = run_verb(given)
     return ExitStatus.TERMINATED if request.is_requested else status

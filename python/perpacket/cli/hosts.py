@@ -90,7 +90,7 @@ def refresh(rounds: Iterator[list[State]]) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from perpacket.show import hosts as shown
+    from perpacket.show import host_table as shown
 
     with Live("connecting ...", console=Console(), screen=True, auto_refresh=False) as screen:
         for states in rounds:
@@ -112,7 +112,7 @@ def write(states: Sequence[State], output_format: Format) -> None:
     if output_format is Format.JSON:
         output.write_json({"schema": 1, "hosts": [asdict(one) for one in states]})
     else:
-        from perpacket.show import hosts as shown
+        from perpacket.show import host_table as shown
 
         output.write_rows(shown.table(states))
 

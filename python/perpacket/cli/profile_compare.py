@@ -67,7 +67,7 @@ def compare(
     """
     from perpacket import api
     from perpacket.analysis import profile_comparison, ratios
-    from perpacket.show import profile_comparison as shown
+    from perpacket.show import comparison_tables as shown
 
     if svg is not None:
         lab.require("--svg")

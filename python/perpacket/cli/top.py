@@ -154,7 +154,7 @@ def top(
 
 def print_next(advice: BackgroundProfile) -> None:
     """Print the change most worth trying, if the profile for the advice is complete."""
-    from perpacket.show import advice as shown
+    from perpacket.show import advice_tables as shown
 
     report = advice.report()
     line = "" if report is None else shown.next_line(report)

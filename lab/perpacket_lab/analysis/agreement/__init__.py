@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perpacket_lab.analysis.agreement import emulated, handoff, share, throughput
+from perpacket_lab.analysis.agreement import emulated_scenario, handoff_gain, share, throughput
 from perpacket_lab.analysis.agreement.costs import EMULATED, METHODS, SIMULATED
 from perpacket_lab.analysis.methods import MethodComparison
 from perpacket_lab.study.point import Point
@@ -23,7 +23,7 @@ from perpacket_lab.study.quantities import Rows
 AXES = {
     share.CHECK: "size_bytes",
     throughput.CHECK: "connections",
-    handoff.CHECK: "nic_connections",
+    handoff_gain.CHECK: "nic_connections",
 }
 """The factor that each question varies."""
 
@@ -42,6 +42,6 @@ def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
         }
         found += module.compare(rows, by_method)
         if module is share:
-            found += emulated.compare_layers(rows, by_method)
-            found += emulated.compare_misses(rows, by_method)
-    return found + handoff.compare(rows, names.get((handoff.CHECK, SIMULATED), {}))
+            found += emulated_scenario.compare_layers(rows, by_method)
+            found += emulated_scenario.compare_misses(rows, by_method)
+    return found + handoff_gain.compare(rows, names.get((handoff_gain.CHECK, SIMULATED), {}))

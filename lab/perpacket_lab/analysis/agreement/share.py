@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from perpacket.errors import ConfigurationError
-from perpacket_lab.analysis.agreement import costs, emulated
+from perpacket_lab.analysis.agreement import costs, emulated_scenario
 from perpacket_lab.analysis.agreement.costs import EMULATED, MEASURED, METHODS, SIMULATED
 from perpacket_lab.analysis.agreement.scenario import Scenario
 from perpacket_lab.analysis.methods import MethodComparison, MethodValue
@@ -58,7 +58,9 @@ def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodCo
         )
         if names[EMULATED]:
             here = rows.get(names[EMULATED].get(size, ""), {})
-            found += emulated.compare(scenario, costs.STACK, runs[MEASURED], runs[SIMULATED], here)
+            found += emulated_scenario.compare(
+                scenario, costs.STACK, runs[MEASURED], runs[SIMULATED], here
+            )
         if sizes[0] < size < sizes[-1]:
             for method in METHODS:
                 line = predicted(rows, method, names[method], size)

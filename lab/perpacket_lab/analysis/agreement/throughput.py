@@ -15,8 +15,7 @@ from perpacket_lab.analysis.agreement.costs import MEASURED, METHODS, SIMULATED
 from perpacket_lab.analysis.agreement.scenario import NOTABLY_IDLE, Scenario
 from perpacket_lab.analysis.methods import MethodComparison, MethodValue
 from perpacket_lab.models import saturation
-from perpacket_lab.study.doubts import CLIENT_IDLE_LEAST
-from perpacket_lab.study.quantities import Row, Rows, number
+from perpacket_lab.study.quantities import CLIENT_IDLE_LEAST, Row, Rows, number
 
 CHECK = "connections"
 TITLE = "Throughput relative to {} connections"

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from perpacket.errors import PerpacketError
 from perpacket_lab.measure import hosts
-from perpacket_lab.measure.applications import file, running
+from perpacket_lab.measure.applications import application_file, running
 
 
 def main(name: str, address: str) -> int:
@@ -23,7 +23,7 @@ def main(name: str, address: str) -> int:
         with (
             suppress(KeyboardInterrupt),
             hosts.loopback(address=address) as bed,
-            running.started(file.load(name), bed.server) as folder,
+            running.started(application_file.load(name), bed.server) as folder,
         ):
             print(f"listening on {folder.url}", flush=True)
             running.wait_for_end(folder)

@@ -18,7 +18,12 @@ from pathlib import Path
 
 from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure.hosts.contract import Host, Process
-from perpacket_lab.measure.applications.file import PLACEHOLDER, Definition, Program, Step
+from perpacket_lab.measure.applications.application_file import (
+    PLACEHOLDER,
+    Definition,
+    Program,
+    Step,
+)
 
 USER = "nobody"
 """The user of all programs that root starts, because PostgreSQL and others refuse to run as

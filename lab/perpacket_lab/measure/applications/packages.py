@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perpacket.errors import MachineLacks, RunFailed
-from perpacket_lab.measure.applications.file import Archive
+from perpacket_lab.measure.applications.application_file import Archive
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 """A program that decides whether a package may start a service; 101 means no (invoke-rc.d(8))."""

@@ -18,7 +18,7 @@ from perpacket.measure.hosts.local import free_ports
 from perpacket.measure.hosts.record import own_name, remove_folders
 from perpacket_lab.measure import hosts
 from perpacket_lab.measure.applications import packages
-from perpacket_lab.measure.applications.file import Definition
+from perpacket_lab.measure.applications.application_file import Definition
 from perpacket_lab.measure.applications.folder import Folder
 
 ARCHIVES = "archives"

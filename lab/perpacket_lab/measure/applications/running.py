@@ -24,7 +24,7 @@ from perpacket.measure.hosts.record import folder_path, own_name, start_ticks
 from perpacket.whole_file import write_whole
 from perpacket_lab.measure import hosts
 from perpacket_lab.measure.applications import preparation
-from perpacket_lab.measure.applications.file import Definition
+from perpacket_lab.measure.applications.application_file import Definition
 from perpacket_lab.measure.applications.folder import Folder, own
 
 PREFIX = "perpacket-application-"

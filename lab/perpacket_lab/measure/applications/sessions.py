@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from perpacket.errors import RunFailed
 from perpacket.measure import agent
-from perpacket_lab.measure.applications.file import Definition
+from perpacket_lab.measure.applications.application_file import Definition
 
 TIME_LIMIT = "60s"
 """Time limit of an answer. An interpreter compiles the application for its first page."""

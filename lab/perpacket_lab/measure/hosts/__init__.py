@@ -21,7 +21,7 @@ from perpacket.errors import MachineLacks
 from perpacket.measure.hosts.contract import Completed, Host, Process, Testbed
 from perpacket.measure.hosts.local import Loopback
 from perpacket.measure.hosts.machines import Machines
-from perpacket.measure.hosts.processors import divide
+from perpacket.measure.hosts.processor_division import divide
 from perpacket_lab.measure.hosts.namespaces import Namespaces
 from perpacket_lab.measure.hosts.routed import Routed
 

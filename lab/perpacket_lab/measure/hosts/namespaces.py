@@ -8,7 +8,7 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent
 from perpacket.measure.hosts.local import LocalHost, LocalTestbed
 from perpacket.measure.hosts.process import LocalProcess, requested_report
-from perpacket.measure.hosts.processors import Division
+from perpacket.measure.hosts.processor_division import Division
 from perpacket_lab.measure.hosts import network as wiring
 from perpacket_lab.measure.hosts.network import DEVICE, SERVER_PORT, Namespace
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.measure.hosts.processors import Division
+from perpacket.measure.hosts.processor_division import Division
 from perpacket_lab.measure.hosts import network as wiring
 from perpacket_lab.measure.hosts.namespaces import NO_STEERING, NamespaceTestbed
 from perpacket_lab.measure.hosts.network import DEVICE, Namespace

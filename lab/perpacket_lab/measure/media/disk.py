@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from perpacket.errors import MachineLacks, RunFailed
 from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure.host_files import QUICK_S, SLOW_S, made_folder, output_of
-from perpacket_lab.measure.media import programs
-from perpacket_lab.measure.media.plan import MediaPlan
+from perpacket_lab.measure.media import media_programs
+from perpacket_lab.measure.media.media_plan import MediaPlan
 
 IN_MEMORY = ("tmpfs", "ramfs")
 """File systems in memory, from which nothing can be dropped."""
@@ -94,7 +94,9 @@ def media_files(host: Host, plans: Sequence[MediaPlan]) -> Iterator[Media]:
             files = max(plan.files for plan in same)
             duration_s = max(plan.medium_s for plan in same)
             into = root(folder, same[0])
-            output_of(host, programs.synthesize(host, into, rate_bps, files, duration_s), SLOW_S)
+            output_of(
+                host, media_programs.synthesize(host, into, rate_bps, files, duration_s), SLOW_S
+            )
         # Pages that are not yet written cannot be dropped from memory.
         output_of(host, ["find", folder, "-name", "*.ts", "-exec", "sync", "{}", "+"], SLOW_S)
         file_system = output_of(host, ["stat", "-f", "-c", "%T", folder], QUICK_S).strip()

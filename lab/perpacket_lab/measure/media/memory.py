@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure.host_files import QUICK_S
-from perpacket_lab.measure.media.plan import MediaPlan
-from perpacket_lab.measure.media.programs import MIB
+from perpacket_lab.measure.media.media_plan import MediaPlan
+from perpacket_lab.measure.media.media_programs import MIB
 
 OWN_BYTES = 128 * MIB
 OWN_BYTES_PER_CLIENT = MIB // 4

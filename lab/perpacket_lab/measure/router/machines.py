@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from perpacket.errors import MachineLacks
 from perpacket.measure.hosts.machines import LIMITS, Machines
-from perpacket_lab.measure.router.plan import RouterPlan
-from perpacket_lab.measure.router.runs import Port
+from perpacket_lab.measure.router.router_plan import RouterPlan
+from perpacket_lab.measure.router.router_run import Port
 
 NOT_CHECKED = (
     "The machines have routes of their own. The study did not check the router's frames; "

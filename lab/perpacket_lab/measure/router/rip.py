@@ -32,7 +32,7 @@ from perpacket_lab.measure.hosts.routed import (
     inner_network,
     router_address,
 )
-from perpacket_lab.measure.runs import MonitoredProcess, started
+from perpacket_lab.measure.measured_run import MonitoredProcess, started
 
 DAEMON = "bird"
 PACKAGE = "bird2"

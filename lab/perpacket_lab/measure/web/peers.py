@@ -17,7 +17,7 @@ from perpacket.advise.twin import BLOCKS
 from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.hosts.local import free_ports
-from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.web_plan import Plan
 
 PeerKind = Literal["nginx", "apache", "apache-worker", "apache-prefork"]
 

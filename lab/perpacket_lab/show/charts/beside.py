@@ -20,7 +20,7 @@ from perpacket_lab.study.quantities import QUANTITIES
 if TYPE_CHECKING:
     from perpacket.analysis.statistics import Interval
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.study.figure import Figure
 
 CALIBRATED: Final = "paper, used to calibrate"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from perpacket_lab.analysis.wording import sentence_case
-from perpacket_lab.show.changes import OPEN, WORDS, figure_table, word_of
+from perpacket_lab.show.change_tables import OPEN, WORDS, figure_table, word_of
 from perpacket_lab.show.charts import ratios
 from perpacket_lab.show.charts.chart_style import Plot, Select
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.changes import Change
+    from perpacket_lab.analysis.tried_changes import Change
     from perpacket_lab.study.figure import Figure
 
 

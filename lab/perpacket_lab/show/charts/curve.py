@@ -24,7 +24,7 @@ from perpacket_lab.show.charts.chart_style import WIDE, Plot, Select, level_of, 
 if TYPE_CHECKING:
     from perpacket.analysis.statistics import Interval
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.study.figure import Figure
     from perpacket_lab.study.point import Point
 

@@ -13,7 +13,7 @@ from perpacket_lab.show.charts.chart_style import WIDE, Plot, Select
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.effects import EffectRow
+    from perpacket_lab.analysis.factor_effects import EffectRow
     from perpacket_lab.study.figure import Figure
 
 SCHEMA: Final = {

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from perpacket.whole_file import write_whole
-from perpacket_lab.show.charts import chart_style, drawing, figures
+from perpacket_lab.show.charts import chart_style, drawing, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def export(
     """
     written: list[Path] = []
     for number, figure in enumerate(analysis.study.figures, 1):
-        plot = figures.plot_of(figure, analysis)
+        plot = kinds.plot_of(figure, analysis)
         if plot is None:
             continue
         svg = drawing.standalone(

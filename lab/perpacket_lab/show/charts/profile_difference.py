@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from perpacket.analysis.profile_comparison import MEASURES, TOTAL
-from perpacket.show.profile_comparison import headline
+from perpacket.show.comparison_tables import headline
 from perpacket.whole_file import write_whole
 from perpacket_lab.show.charts import chart_style, drawing, palette
 

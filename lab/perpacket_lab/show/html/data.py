@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
 
 SCHEMA: Final = 1
 """Version of the layout: `study`, `observations`, `comparisons` and `timelines`."""

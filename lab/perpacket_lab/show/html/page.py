@@ -13,14 +13,14 @@ from markupsafe import Markup, escape
 from perpacket import __version__
 from perpacket_lab.analysis.published_score import MOST_DISAGREEMENTS
 from perpacket_lab.analysis.wording import NOTATION, SHORTHAND, place, verdict_in_words, with_unit
-from perpacket_lab.show import changes, cheaper_table, result_tables, tables
-from perpacket_lab.show.charts import figures, palette
+from perpacket_lab.show import change_tables, cheaper_table, result_tables, tables
+from perpacket_lab.show.charts import kinds, palette
 from perpacket_lab.show.html import data
 
 if TYPE_CHECKING:
     from perpacket.show.table import Table
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.show.charts.figures import Drawing
+    from perpacket_lab.show.charts.kinds import Drawing
 
 TEMPLATE: Final = "page.html.j2"
 STYLE: Final = "style.css"
@@ -71,13 +71,13 @@ def page_of(analysis: Analysis, prefix: str = "") -> Page:
     shorthand = any(SHORTHAND.fullmatch(point.configuration) for point in points)
     return Page(
         analysis=analysis,
-        drawings=figures.draw(analysis, prefix),
+        drawings=kinds.draw(analysis, prefix),
         comparison=tables.comparison_table(analysis) if comparisons else None,
         methods=result_tables.method_table(analysis),
         means=tables.means_table(analysis),
         environment=tables.environment_table(analysis.run.environment),
         raw=tables.raw_table(analysis.observations, analysis.terms),
-        summary=[*changes.tables_of(analysis), *result_tables.summary_tables(analysis)],
+        summary=[*change_tables.tables_of(analysis), *result_tables.summary_tables(analysis)],
         contests=result_tables.contest_tables(analysis.contests),
         cheaper=cheaper_table.run_table(analysis),
         data=payload,

@@ -1,6 +1,6 @@
 """The studies that come with perpacket: one folder for each published document.
 
-A folder has `study.toml`, the study, and `published.toml`, the document's numbers. `common/` has
+A folder has `study.toml`, the study, and `published.toml`, the document's numbers. `bases/` has
 tables that several studies include. `agreement` has no document: it compares methods with each
 other, by a function of `perpacket_lab.analysis.agreement`.
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from perpacket.measure import agent
 from perpacket.measure.hosts.hosting import ClosingTestbed, ProcessHost
 from perpacket.measure.hosts.process import LocalProcess
-from perpacket.measure.hosts.processors import Division
+from perpacket.measure.hosts.processor_division import Division
 from perpacket.measure.hosts.record import Record, own_name, remove_folders, remove_leftovers
 
 LOOPBACK_LIMITS = (

@@ -14,10 +14,11 @@ from contextlib import AbstractContextManager, contextmanager
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.measure import programs
+from perpacket_lab.measure.host_runner import MeasuredRunner, facts, identity, probed
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.router import machines, rip
-from perpacket_lab.measure.router.plan import HOSTS, PlaneKind, RouterPlan
-from perpacket_lab.measure.router.runs import (
+from perpacket_lab.measure.router.router_plan import HOSTS, PlaneKind, RouterPlan
+from perpacket_lab.measure.router.router_run import (
     LIVE_LOWEST_PPS,
     RoutedTestbed,
     RouterRun,
@@ -25,9 +26,8 @@ from perpacket_lab.measure.router.runs import (
     plane,
     usable,
 )
-from perpacket_lab.measure.runner import MeasuredRunner, facts, identity, probed
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import SetupDescription
+from perpacket_lab.study.runner_interfaces import SetupDescription
 
 CHECK_S = 120.0
 """Time limit of the oracle, `route check`, which waits for frames that must not arrive."""

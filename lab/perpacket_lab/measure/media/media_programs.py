@@ -5,7 +5,7 @@ from __future__ import annotations
 from perpacket.measure import cpu_lists
 from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure.media import gstreamer
-from perpacket_lab.measure.media.plan import MediaPlan
+from perpacket_lab.measure.media.media_plan import MediaPlan
 from perpacket_lab.measure.programs import command, foreign_server, foreign_url
 
 MIB = 1 << 20

@@ -13,16 +13,16 @@ from perpacket_lab.analysis.doubts import (
     doubt_warnings,
     replication_warnings,
 )
-from perpacket_lab.analysis.effects import (
+from perpacket_lab.analysis.estimates import Estimates
+from perpacket_lab.analysis.factor_effects import (
     Effects,
     Summary,
     SummaryRow,
     effects_of,
     paired_values,
 )
-from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.run import stopping
 from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.study import stopping
 from perpacket_lab.study.designs import TwoLevelDesign
 from perpacket_lab.study.point import first_names
 from perpacket_lab.study.quantities import quantity

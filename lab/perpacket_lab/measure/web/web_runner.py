@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.hosts.contract import Host, Testbed
-from perpacket.measure.hosts.processors import with_server
-from perpacket_lab.measure.applications import file, preparation
-from perpacket_lab.measure.plan import named, validated
-from perpacket_lab.measure.runner import (
+from perpacket.measure.hosts.processor_division import with_server
+from perpacket_lab.measure.applications import application_file, preparation
+from perpacket_lab.measure.host_runner import (
     CONNECTING_LATENCY_US,
     MeasuredRunner,
     ProbeResult,
@@ -31,12 +30,13 @@ from perpacket_lab.measure.runner import (
     open_testbed,
     probed,
 )
+from perpacket_lab.measure.plan import named, validated
 from perpacket_lab.measure.web import peers
-from perpacket_lab.measure.web.files import file_sets
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.runs import WebRun, WebSetup, running_application
+from perpacket_lab.measure.web.served_files import file_sets
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_run import WebRun, WebSetup, running_application
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import SetupDescription
+from perpacket_lab.study.runner_interfaces import SetupDescription
 
 DESCRIPTORS_BESIDE = 64
 """An upper bound on the descriptors that a program needs besides those of its connections."""
@@ -238,7 +238,7 @@ def _lack_of_application(plan: Plan) -> str:
     if plan.server_command or plan.testbed == "ssh":
         return "an application is a server of its own, and runs on this machine alone"
     try:
-        preparation.require(file.load(plan.application))
+        preparation.require(application_file.load(plan.application))
     except MachineLacks as error:
         return f"{error}: {error.hint}"
     return ""

@@ -10,13 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket_lab.measure.host_files import PREFIX
-from perpacket_lab.measure.media import disk, gstreamer
-from perpacket_lab.measure.media.memory import MemoryGroup, memory_group
-from perpacket_lab.measure.media.plan import MediaPlan
-from perpacket_lab.measure.media.programs import CLIENTS_PER_PROCESS
-from perpacket_lab.measure.media.runs import MediaRun, MediaSetup
-from perpacket_lab.measure.plan import RunPlan, named, validated
-from perpacket_lab.measure.runner import (
+from perpacket_lab.measure.host_runner import (
     MeasuredRunner,
     check_agents,
     check_server_commands,
@@ -26,8 +20,14 @@ from perpacket_lab.measure.runner import (
     open_testbed,
     probed,
 )
+from perpacket_lab.measure.media import disk, gstreamer
+from perpacket_lab.measure.media.media_plan import MediaPlan
+from perpacket_lab.measure.media.media_programs import CLIENTS_PER_PROCESS
+from perpacket_lab.measure.media.media_run import MediaRun, MediaSetup
+from perpacket_lab.measure.media.memory import MemoryGroup, memory_group
+from perpacket_lab.measure.plan import RunPlan, named, validated
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import SetupDescription
+from perpacket_lab.study.runner_interfaces import SetupDescription
 
 DESCRIPTORS_BESIDE = 64
 SOCKETS_PER_CLIENT = 3

@@ -203,10 +203,10 @@ def _merged(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
 SIMULATION = "perpacket_lab.run.simulation_runner:SimulationRunner"
 
 MEASURED_RUNNERS = {
-    "web": "perpacket_lab.measure.web.runner:WebRunner",
-    "media": "perpacket_lab.measure.media.runner:MediaRunner",
-    "router": "perpacket_lab.measure.router.runner:RouterRunner",
-    "bench": "perpacket_lab.measure.bench.runner:BenchRunner",
+    "web": "perpacket_lab.measure.web.web_runner:WebRunner",
+    "media": "perpacket_lab.measure.media.media_runner:MediaRunner",
+    "router": "perpacket_lab.measure.router.router_runner:RouterRunner",
+    "bench": "perpacket_lab.measure.bench.bench_runner:BenchRunner",
     "emulated": "perpacket_lab.emulate.runner:EmulatedRunner",
     "what-if": "perpacket_lab.what_if:WhatIfRunner",
 }

@@ -12,7 +12,7 @@ from perpacket_lab.show.tables import interval_cell
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.changes import Change, ChangeSet
+    from perpacket_lab.analysis.tried_changes import Change, ChangeSet
 
 WORDS: Final = {
     Verdict.LOWER: ("cheaper", "verdict-agrees"),

@@ -11,13 +11,13 @@ from pydantic import BaseModel
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure.hosts.contract import Host, Testbed
-from perpacket.measure.hosts.processors import Division
+from perpacket.measure.hosts.processor_division import Division
 from perpacket_lab.measure.host_files import QUICK_S
+from perpacket_lab.measure.measured_run import MeasuredRun, SetupT
 from perpacket_lab.measure.plan import ProfiledPlan, RunPlan, named, parameters_of, validated
 from perpacket_lab.measure.programs import report_of, words_of
-from perpacket_lab.measure.runs import MeasuredRun, SetupT
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Run
+from perpacket_lab.study.runner_interfaces import Run
 
 PERF = "perf_cpu_wide"
 """The agent's name for sampling whole processors, which layers need."""

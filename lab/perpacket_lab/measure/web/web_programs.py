@@ -6,10 +6,10 @@ import sys
 
 from perpacket.measure import agent, cpu_lists
 from perpacket.measure.hosts.contract import Host
-from perpacket_lab.measure.applications import file
+from perpacket_lab.measure.applications import application_file
 from perpacket_lab.measure.applications.sessions import is_untrusted
 from perpacket_lab.measure.programs import bulk_sender, command, words_of
-from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.web_plan import Plan
 
 WARMING_CLIENTS = 8
 """Clients that warm an application up."""
@@ -106,13 +106,13 @@ def application(plan: Plan, host: Host) -> list[str]:
 
 def warm_up(host: Host, plan: Plan, url: str) -> list[str]:
     """A load on an application before its first run, which checks every answer."""
-    duration_s = file.load(plan.application).application.warmup_s
+    duration_s = application_file.load(plan.application).application.warmup_s
     options = {**_clients_of(plan), "clients": WARMING_CLIENTS, "duration": duration_s}
     return command(host, "load http", url=url, quiet=True, **options)
 
 
 def _clients_of(plan: Plan) -> dict[str, object]:
-    definition = file.load(plan.application)
+    definition = application_file.load(plan.application)
     return {"application": str(definition.sessions), "insecure": is_untrusted(definition)}
 
 

@@ -13,8 +13,8 @@ from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.record import own_name, remove_folders
 from perpacket_lab.measure.host_files import PREFIX, QUICK_S, SLOW_S, made_folder, output_of
 from perpacket_lab.measure.programs import command as agent_command
-from perpacket_lab.measure.web import programs
-from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web import web_programs
+from perpacket_lab.measure.web.web_plan import Plan
 
 TRACE_NAME = "requests.log"
 TRACE_SEED = 1
@@ -122,7 +122,7 @@ def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> No
     match plan.kind:
         case "file":
             for size_bytes in sorted({each.size_bytes for each in plans}):
-                _put_file(server, size_bytes, f"{into}/{programs.file_name(size_bytes)}")
+                _put_file(server, size_bytes, f"{into}/{web_programs.file_name(size_bytes)}")
         case "specweb99":
             connections = str(plan.file_set_connections or plan.connections)
             _load_files(server, "specweb99", into, connections=connections)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from perpacket.analysis.claim import Claim, Pair
     from perpacket_lab.analysis.analysis import Analysis
-    from perpacket_lab.analysis.published import Comparison
+    from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
     from perpacket_lab.show.charts.chart_style import Chart
 
@@ -79,9 +79,9 @@ class StudyRun(Result):
         )
 
     def _drawn(self, figure: Figure, width: int) -> Chart:
-        from perpacket_lab.show.charts import figures
+        from perpacket_lab.show.charts import kinds
 
-        plot = figures.plot_of(figure, self.analysis)
+        plot = kinds.plot_of(figure, self.analysis)
         if plot is None:
             raise ConfigurationError(
                 f"nothing to draw: no observation of this run shows {figure.title!r}",

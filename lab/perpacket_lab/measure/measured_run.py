@@ -24,7 +24,7 @@ from perpacket_lab.measure.plan import LEAD_S, ProfiledPlan
 from perpacket_lab.measure.processor_counts import idle_share, user_share
 from perpacket_lab.measure.programs import Answer
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import Outcome
+from perpacket_lab.study.runner_interfaces import Outcome
 
 READY_S = 20.0
 """Time limit for a program to listen."""

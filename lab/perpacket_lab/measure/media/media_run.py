@@ -16,14 +16,7 @@ from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket.measure.hosts.process import requested_report
 from perpacket_lab.measure.host_files import field_of
-from perpacket_lab.measure.media import disk, programs
-from perpacket_lab.measure.media.disk import Media
-from perpacket_lab.measure.media.memory import MemoryGroup
-from perpacket_lab.measure.media.plan import MediaPlan
-from perpacket_lab.measure.media.summary import MediaReports, summarize
-from perpacket_lab.measure.plan import LEAD_S, with_available_events
-from perpacket_lab.measure.programs import STATUS_USAGE, Answer, last_error
-from perpacket_lab.measure.runs import (
+from perpacket_lab.measure.measured_run import (
     POLL_S,
     READY_S,
     MeasuredRun,
@@ -33,6 +26,13 @@ from perpacket_lab.measure.runs import (
     ready,
     started,
 )
+from perpacket_lab.measure.media import disk, media_programs
+from perpacket_lab.measure.media.disk import Media
+from perpacket_lab.measure.media.media_plan import MediaPlan
+from perpacket_lab.measure.media.media_summary import MediaReports, summarize
+from perpacket_lab.measure.media.memory import MemoryGroup
+from perpacket_lab.measure.plan import LEAD_S, with_available_events
+from perpacket_lab.measure.programs import STATUS_USAGE, Answer, last_error
 
 REPORT_S = 10.0
 """Time limit for a report: the server checks for signals several times a second."""
@@ -59,20 +59,20 @@ class MediaRun(MeasuredRun[MediaPlan, MediaSetup]):
         if plan.distribution == "multiple":
             disk.forget(server, root, plan.files)
         read_delay_ms = setup.media.read_delay_ms(plan)
-        command, url = programs.served(server, plan, root, read_delay_ms)
+        command, url = media_programs.served(server, plan, root, read_delay_ms)
         confined, limit_bytes = setup.memory.confined(command, plan)
         with ExitStack() as stack:
             monitored = stack.enter_context(started("the server", server, confined))
             if url:
                 self.wait_until_it_plays(monitored, testbed.clients[0], url)
             else:
-                url = ready(monitored, programs.LISTENING)[1]
+                url = ready(monitored, media_programs.LISTENING)[1]
             status = f"/proc/{monitored.process.pid}/status"
             idle_threads = field_of(server, status, "Threads")
             loads = []
-            for host, first, clients in programs.parts(plan, len(testbed.clients)):
+            for host, first, clients in media_programs.parts(plan, len(testbed.clients)):
                 client = testbed.clients[host]
-                playing = programs.play(client, plan, url, first, clients)
+                playing = media_programs.play(client, plan, url, first, clients)
                 loads.append(stack.enter_context(started("the clients", client, playing)))
             self.sleep(plan.ramp_s + plan.warmup_s + LEAD_S, monitored)
             before = None if plan.is_foreign else _report(monitored)
@@ -99,7 +99,7 @@ class MediaRun(MeasuredRun[MediaPlan, MediaSetup]):
         """Play a medium until it is received: the server prints no line when it listens."""
         until_s = time.monotonic() + READY_S
         while True:
-            done = client.run(programs.play_once(client, url), timeout_s=READY_S)
+            done = client.run(media_programs.play_once(client, url), timeout_s=READY_S)
             if done.returncode == 0:
                 return
             monitored.check()

@@ -15,16 +15,7 @@ from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket_lab.measure import programs
 from perpacket_lab.measure.host_files import frames_of, memory_bytes
-from perpacket_lab.measure.plan import with_available_events
-from perpacket_lab.measure.router import rip
-from perpacket_lab.measure.router.plan import FIRST_TCP_PORT, HOSTS, PlaneKind, RouterPlan
-from perpacket_lab.measure.router.summary import (
-    Window,
-    summarize_loss,
-    summarize_search,
-    summarize_tcp,
-)
-from perpacket_lab.measure.runs import (
+from perpacket_lab.measure.measured_run import (
     LISTENING_ADDRESS,
     MeasuredRun,
     Measurement,
@@ -33,6 +24,15 @@ from perpacket_lab.measure.runs import (
     ready,
     started,
     warm_up,
+)
+from perpacket_lab.measure.plan import with_available_events
+from perpacket_lab.measure.router import rip
+from perpacket_lab.measure.router.router_plan import FIRST_TCP_PORT, HOSTS, PlaneKind, RouterPlan
+from perpacket_lab.measure.router.router_summary import (
+    Window,
+    summarize_loss,
+    summarize_search,
+    summarize_tcp,
 )
 
 PLANE_READY_S = 20.0

@@ -30,7 +30,7 @@ from perpacket_lab.measure.summary import (
     timed_layers,
     worst,
 )
-from perpacket_lab.measure.web.plan import Plan
+from perpacket_lab.measure.web.web_plan import Plan
 
 ERRORS_MOST = 0.01
 """In SPECweb99 a connection conforms if it has under 1 % errors. A run with more is not SPECweb99's

@@ -20,13 +20,13 @@ from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure import programs
 from perpacket_lab.measure.host_files import memory_bytes, text_of
+from perpacket_lab.measure.host_runner import MeasuredRunner
+from perpacket_lab.measure.measured_run import MeasuredRun, Measurement, started
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.programs import Answer
-from perpacket_lab.measure.runner import MeasuredRunner
-from perpacket_lab.measure.runs import MeasuredRun, Measurement, started
 from perpacket_lab.measure.summary import numbers
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner import SetupDescription
+from perpacket_lab.study.runner_interfaces import SetupDescription
 
 BESIDE_S = 0.15
 """Approximate time to start a process and to touch its memory."""

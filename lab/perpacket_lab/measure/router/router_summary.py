@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from perpacket.errors import RunFailed
 from perpacket_lab.measure.programs import Answer
-from perpacket_lab.measure.router.plan import RouterPlan
+from perpacket_lab.measure.router.router_plan import RouterPlan
 from perpacket_lab.measure.summary import (
     RATE_KEPT_LEAST,
     closure_doubt,

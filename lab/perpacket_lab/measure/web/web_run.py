@@ -15,15 +15,7 @@ from perpacket.measure import agent
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket_lab.measure import process_tree
 from perpacket_lab.measure.host_files import accepted_of, frames_of
-from perpacket_lab.measure.plan import with_available_events
-from perpacket_lab.measure.programs import (
-    STATUS_USAGE,
-    Answer,
-    foreign_server,
-    foreign_url,
-    last_error,
-)
-from perpacket_lab.measure.runs import (
+from perpacket_lab.measure.measured_run import (
     LISTENING_ADDRESS,
     POLL_S,
     READY_S,
@@ -36,10 +28,18 @@ from perpacket_lab.measure.runs import (
     started,
     warm_up,
 )
-from perpacket_lab.measure.web import peers, programs
-from perpacket_lab.measure.web.files import Files
-from perpacket_lab.measure.web.plan import Plan
-from perpacket_lab.measure.web.summary import RunReports, summarize
+from perpacket_lab.measure.plan import with_available_events
+from perpacket_lab.measure.programs import (
+    STATUS_USAGE,
+    Answer,
+    foreign_server,
+    foreign_url,
+    last_error,
+)
+from perpacket_lab.measure.web import peers, web_programs
+from perpacket_lab.measure.web.served_files import Files
+from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_summary import RunReports, summarize
 
 POOLS = ("threads", "processes")
 """Architectures of `serve web` in which each connection occupies a thread or process of a pool."""
@@ -119,19 +119,19 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
         if plan.is_foreign:
             command, url = _foreign(server, files, plan, root)
             monitored = stack.enter_context(started("the server", server, command))
-            path = programs.present_path(plan)
+            path = web_programs.present_path(plan)
             _wait_until_it_responds(monitored, testbed.clients[0], url + path, run)
             if plan.server_kind == "apache-prefork":
                 _wait_for_processes(monitored, server, peers.processes_of(plan), run)
         else:
-            command = programs.serve_web(server, plan, root, files.certificate(server, plan))
+            command = web_programs.serve_web(server, plan, root, files.certificate(server, plan))
             monitored = stack.enter_context(started("the server", server, command))
             url = ready(monitored, LISTENING_URL)[1].rstrip("/")
             # If all threads or processes of a pool are busy, the server sends the report after
             # seconds or never, and the profile would wait for it. The profile can read the report
             # only over plain HTTP.
             if plan.architecture not in POOLS and not plan.tls_key:
-                requests_url = url + programs.REPORT_PATH
+                requests_url = url + web_programs.REPORT_PATH
         idle_frames = frames_of(server)
         clients = [
             stack.enter_context(started("the load", client, command))
@@ -165,11 +165,11 @@ def running_application(plan: Plan, testbed: Testbed) -> Iterator[Application]:
 
     Raises `RunFailed` if over one answer in a thousand is wrong.
     """
-    command = programs.application(plan, testbed.server)
+    command = web_programs.application(plan, testbed.server)
     with started(plan.application, testbed.server, command) as monitored:
         line = monitored.process.wait_for_line(LISTENING_URL, APPLICATION_READY_S)
         url, client = line[1].rstrip("/"), testbed.clients[0]
-        done = client.run(programs.warm_up(client, plan, url), timeout_s=APPLICATION_READY_S)
+        done = client.run(web_programs.warm_up(client, plan, url), timeout_s=APPLICATION_READY_S)
         if done.returncode:
             raise RunFailed(f"{plan.application}: {last_error(done)}")
         yield Application(monitored, url)
@@ -210,7 +210,7 @@ def _client_commands(
         trace = files.trace(client, run.plan)
         # Two clients with one seed would send the same requests at the same time.
         seed = run.seed * count + index
-        yield client, programs.load_http(client, run.plan, url, (index, count), seed, trace)
+        yield client, web_programs.load_http(client, run.plan, url, (index, count), seed, trace)
 
 
 def _wait_until_it_responds(
@@ -252,11 +252,11 @@ def _stream(testbed: Testbed, run: WebRun) -> RunReports:
         senders = []
         idle_frames = frames_of(server)
         for index, client in enumerate(testbed.clients[: plan.connections], 1):
-            command = programs.stream_far_end(client)
+            command = web_programs.stream_far_end(client)
             far_end = stack.enter_context(started("the far end", client, command))
             to = ready(far_end, LISTENING_ADDRESS)[1]
             part = (index, min(count, plan.connections))
-            sender = programs.stream_sender(server, plan, to, part)
+            sender = web_programs.stream_sender(server, plan, to, part)
             senders.append(stack.enter_context(started("the sender", server, sender)))
         warm_up(server, run, plan.warmup_s, senders, idle_frames)
         window = profiled_window(testbed, run, plan, senders, senders[0])

@@ -238,7 +238,7 @@ def load_of(url: str, stream: str, connections: int, cpus: str) -> Load | None:
 def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
     """The results on standard output, notes on standard error."""
     from perpacket.advise import trial as trials
-    from perpacket.show import trial as shown
+    from perpacket.show import trial_tables as shown
 
     if output_format is Format.JSON:
         output.write_json(shown.document(outcome))
@@ -270,7 +270,7 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
 def end(outcome: Outcome) -> None:
     """End with the status of a trial that was interrupted, not restored or not decided."""
     from perpacket.advise import journal
-    from perpacket.show import trial as shown
+    from perpacket.show import trial_tables as shown
 
     if not shown.all_restored(outcome):
         left = any(one.outcome is journal.Outcome.FAILED for one in outcome.undone)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perpacket.errors import RunFailed
-from perpacket_lab.measure.media.plan import MediaPlan
-from perpacket_lab.measure.media.programs import MIB
+from perpacket_lab.measure.media.media_plan import MediaPlan
+from perpacket_lab.measure.media.media_programs import MIB
 from perpacket_lab.measure.programs import Answer
 from perpacket_lab.measure.summary import (
     cache_misses,
