@@ -125,9 +125,10 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str) -> None:
             continue
         key = row.figure.removesuffix("-change")
         stated = reference.get(key) or reference[key.rpartition("-")[0]]
-        assert row.where == stated["where"], row.figure
+        # A fact of a figure may be repeated by a table: it counts once, and has both places.
+        assert row.where.partition("; Table 4.3")[0] == stated["where"], row.figure
         if "of all CPU" in row.statement or "cycles per packet" not in row.note:
-            numbers = {stated.get(one) for one in ("value", "min", "max")} - {None}
+            numbers = {stated.get(one) for one in ("value", "min", "max", "recomputed")} - {None}
             own = {row.value, row.minimum, row.maximum} - {None}
             assert own <= numbers | {0.0, -66.4, 401.0}, row.figure
 
@@ -245,7 +246,8 @@ def test_the_headline_counts_intervals_that_are_too_wide() -> None:
         compare(change(157.0), "c", Interval(50.0, -90.0, 900.0, 3, 0.95)),
     ]
     assert published_score.headline(rows, MEASURED) == (
-        "1 of 2 published changes agrees in direction; the intervals of 1 are too wide."
+        "Within 25 %, 0 of 2 published values hold, 1 hold in part, 1 cannot be tested here. "
+        "Strictly: 1 of 2 published changes agrees in direction; the intervals of 1 are too wide."
     )
 
 

@@ -47,7 +47,7 @@ def test_the_page_has_every_published_result_and_links_to_files(
     } <= set(headings)
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     for row in analysis.comparisons:
-        assert any(row.text in line and row.verdict_text in line for line in rows)
+        assert any(row.text in line and row.strict_text in line for line in rows)
     assert f"`{analysis.run.commands[0]}`" in text
     assert all(f"- {limit}" in text for limit in analysis.limits)
 

@@ -4,16 +4,32 @@ If the run simulates the published machine, `compare` compares values. A measure
 machine, twenty years later, so `compare` compares only its shares and changes. The verdict on a
 change depends on its direction. The size of a change decides only whether it is weaker or stronger.
 
+Two verdicts stand beside each other. The strict one asks whether the interval contains the
+published value; a narrow interval then fails at a difference of 1 %. The standing asks whether the
+value holds within its tolerance, and prints the difference.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
-from perpacket.analysis.claim import Claim, Relation, Verdict, judge
+from perpacket.analysis.claim import MET, MISSED, Claim, Relation, Verdict, judge
 from perpacket.analysis.statistics import Interval, decimals_for, format_number
 from perpacket_lab.study.published import Published
+
+
+class Standing(StrEnum):
+    """Whether a published value holds in a run, within its tolerance."""
+
+    HOLDS = "holds"
+    IN_PART = "holds in part"
+    """A change has the published direction and another size."""
+    FAILS = "does not hold"
+    UNTESTED = "cannot be tested here"
+    """The run has no value, or an interval wider than twice the tolerance."""
+
 
 ABSOLUTE_UNITS = frozenset({"points", "tau"})
 """Units with absolute distances. A percentage of a percentage or of a rank correlation has no
@@ -51,6 +67,39 @@ class Comparison(Claim[Distance]):
         return self.value is not None and self.verdict is not Verdict.NOT_JUDGED
 
     @property
+    def standing(self) -> Standing:
+        """Whether the published value holds within its tolerance."""
+        published = self.reference
+        if self.value is None or self.verdict in (Verdict.NO_VALUE, Verdict.NOT_JUDGED):
+            return Standing.UNTESTED
+        if published.value is None:
+            if self.verdict in MET:
+                return Standing.HOLDS
+            return Standing.FAILS if self.verdict in MISSED else Standing.UNTESTED
+        most = max(published.tolerance / 100 * abs(published.value), published.resolution / 2)
+        difference = self.value.map(lambda own: own - (published.value or 0.0))
+        size = judge(difference, Relation.DIFFERENCE, floor=most, widest=2 * most)
+        if size in (Verdict.SAME, Verdict.NOT_DISTINGUISHABLE):
+            return Standing.HOLDS
+        if published.against is not None and self._has_direction:
+            return Standing.IN_PART
+        return Standing.FAILS if size.is_shown else Standing.UNTESTED
+
+    @property
+    def _has_direction(self) -> bool:
+        """Whether the interval shows a change in the published direction."""
+        shown = judge(self.value, Relation.DIFFERENCE)
+        return shown is (Verdict.HIGHER if (self.reference.value or 0.0) > 0 else Verdict.LOWER)
+
+    @property
+    def difference_text(self) -> str:
+        """`+3.1 %`, or the distance beyond a bound; empty within bounds or without a value."""
+        if self.detail.size is None or self.verdict is Verdict.NOT_JUDGED:
+            return ""
+        size = format_number(abs(self.detail.size), decimals_for(self.detail.size))
+        return f"{'+' if self.detail.size > 0 else '-'}{size} {self.detail.unit}"
+
+    @property
     def text(self) -> str:
         """The simulated interval, with at most two decimals more than the published figure."""
         if self.value is None:
@@ -59,15 +108,18 @@ class Comparison(Claim[Distance]):
         return self.value.text(2 + decimals_for(step, digits=1)) if step else str(self.value)
 
     @property
+    def strict_text(self) -> str:
+        """The strict verdict without the difference: `agrees`, `same direction, weaker`."""
+        return self.verdict_text.partition(" by ")[0]
+
+    @property
     def verdict_text(self) -> str:
         """`agrees`, `differs by +3.1 %`, `outside by 4.0 us` or `not simulated`."""
         if self.verdict is Verdict.SAME_DIRECTION and self.reference.value is not None:
             return f"{self.verdict}, {'weaker' if self._is_weaker else 'stronger'}"
         if self.verdict not in (Verdict.DIFFERS, Verdict.OUTSIDE) or self.detail.size is None:
             return str(self.verdict)
-        size = format_number(abs(self.detail.size), decimals_for(self.detail.size))
-        sign = "+" if self.detail.size > 0 else "-"
-        return f"{self.verdict} by {sign}{size} {self.detail.unit}"
+        return f"{self.verdict} by {self.difference_text}"
 
     @property
     def _is_weaker(self) -> bool:

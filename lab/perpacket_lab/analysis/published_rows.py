@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perpacket.analysis.statistics import Interval, unranked
 from perpacket_lab.analysis import region_order, variation
@@ -26,7 +27,8 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
     A row concerns one point, the order of the regions at a point, or the whole design.
     """
     found = []
-    for row in study.published:
+    for published in study.published:
+        row = extreme(published, estimates)
         if row.quantity in region_order.ORDERS:
             found.append(region_order.compare_order(study, row, estimates))
         elif row.quantity.startswith(variation.PREFIX):
@@ -34,6 +36,20 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
         else:
             found.append(compare_figure(study, row, estimates))
     return found
+
+
+def extreme(row: Published, estimates: Estimates) -> Published:
+    """The row about the point of `among` with the highest mean; the lowest below zero."""
+    quantity = QUANTITIES[row.quantity]
+    means = {
+        name: interval.value
+        for name in row.among
+        if (interval := estimate(estimates, quantity, name, row.against)[0]) is not None
+    }
+    if len(row.among) < 2 or not means:
+        return row
+    sign = 1 if (row.value or 0) >= 0 else -1
+    return replace(row, point=max(means, key=lambda name: sign * means[name]))
 
 
 def compare_figure(study: Study, published: Published, estimates: Estimates) -> Comparison:

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.claim import MET, MISSED, Verdict
+from perpacket_lab.analysis.published import Standing
 from perpacket_lab.analysis.terms import SIMULATED, Terms
 from perpacket_lab.analysis.wording import plural, signed
 
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 MOST_DISAGREEMENTS: Final = 12
 """Rows of the list of disagreements. The table of comparisons has all rows."""
+
+
+PLURALS: Final = {
+    Standing.IN_PART: "hold in part",
+    Standing.FAILS: "do not hold",
+    Standing.UNTESTED: "cannot be tested here",
+}
+"""The standings in sentences about several values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,24 @@ def _distance(row: Comparison) -> float:
 
 
 def headline(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> str:
+    """How many published values hold within their tolerance, and how many agree strictly."""
+    return " ".join(filter(None, (_standings(comparisons), _strict(comparisons, terms))))
+
+
+def _standings(comparisons: Sequence[Comparison]) -> str:
+    """How many values that were not used to calibrate hold, hold in part, and do not."""
+    rows = [row for row in comparisons if row.is_judged and not row.reference.calibration]
+    if not rows:
+        return ""
+    counts = {each: sum(row.standing is each for row in rows) for each in Standing}
+    own = " not used to calibrate" if any(row.reference.calibration for row in comparisons) else ""
+    noun = f"{plural(len(rows), 'published value')}{own}"
+    parts = [f"{counts.pop(Standing.HOLDS)} of {noun} hold"]
+    parts += [f"{count} {PLURALS[each]}" for each, count in counts.items() if count]
+    return f"Within 25 %, {', '.join(parts)}. Strictly:"
+
+
+def _strict(comparisons: Sequence[Comparison], terms: Terms) -> str:
     """One sentence on how many published values agree."""
     if not terms.is_calibrated:
         return _shape_headline(comparisons)

@@ -120,6 +120,8 @@ def comparison(row: Comparison, own: str) -> dict[str, object]:
         own: None if row.value is None else row.value.as_dict(),
         "calibration": published.calibration,
         "verdict": NOT_SIMULATED if row.verdict is Verdict.NO_VALUE else str(row.verdict),
+        "standing": str(row.standing),
+        "note": published.note,
         "difference": row.detail.size,
         "difference_unit": row.detail.unit,
         "warnings": list(row.warnings),

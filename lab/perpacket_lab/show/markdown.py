@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from perpacket.analysis.claim import MET
 from perpacket.show.table import Table
 from perpacket.whole_file import write_whole
 from perpacket_lab.analysis.doubts import disturbance
+from perpacket_lab.analysis.published import Standing
 from perpacket_lab.analysis.wording import plural
 from perpacket_lab.show import terminal
 from perpacket_lab.study.published_file import places_in
@@ -99,7 +99,8 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
     named = {place.name: place for place in analysis.study.places}
     rows: dict[str, list[Comparison]] = {name: [] for name in named}
     for row in analysis.comparisons:
-        rows.setdefault(places_in(row.reference.where)[0], []).append(row)
+        for name in places_in(row.reference.where):
+            rows.setdefault(name, []).append(row)
     in_order = sorted(rows, key=rank)
     if named:
         contents_table = Table.of_texts(
@@ -134,10 +135,10 @@ def places(analysis: Analysis, file: Path, drawn: Mapping[str, Path]) -> Iterato
 
 
 def contents(rows: Sequence[Comparison], charts: int) -> str:
-    """The content of the page for a place: its agreements and charts, or the reason for none."""
+    """The content of the page for a place: what holds, and its charts, or the reason for none."""
     judged = [row for row in rows if row.is_judged]
-    agreeing = sum(row.verdict in MET for row in judged)
-    parts = [f"{agreeing} of {len(judged)} agree"] if judged else []
+    holding = sum(row.standing is Standing.HOLDS for row in judged)
+    parts = [f"{holding} of {len(judged)} hold"] if judged else []
     parts += [plural(charts, "chart")] if charts else []
     return ", ".join(parts) or "the reason for no result"
 

@@ -59,21 +59,24 @@ def comparison_table(analysis: Analysis) -> Table:
     held out.
     """
     terms = analysis.terms
-    columns = ("Configuration", "Quantity", "Where", "Paper", terms.title, "Verdict", "Role")
+    columns = (
+        *("Configuration", "Quantity", "Where", "Paper", terms.title),
+        *("Difference", "Verdict", "Strictly", "Role"),
+    )
     shown = len(columns) if terms.is_calibrated else len(columns) - 1
     return Table(
         identifier="comparison",
         caption=f"Published and {terms.adjective} values in the paper's units, with the interval "
         f"over {terms.replications}",
         columns=columns[:shown],
-        numeric=(False, False, False, True, True, False, False)[:shown],
+        numeric=tuple(name in ("Paper", terms.title, "Difference") for name in columns[:shown]),
         rows=tuple(_comparison_row(row, terms)[:shown] for row in analysis.comparisons),
     )
 
 
 def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
     published = row.reference
-    text = verdict_in_words(row.verdict_text)
+    text = verdict_in_words(row.strict_text)
     if row.verdict is Verdict.NO_VALUE:
         text = terms.no_value
     paper = published.value if published.value is not None else published.maximum
@@ -95,6 +98,8 @@ def _comparison_row(row: Comparison, terms: Terms) -> tuple[Cell, ...]:
         Cell(place(published.where), css="where"),
         Cell(with_unit(published.text, published.unit), sort=paper),
         interval_cell(row.value),
+        Cell(typographic(row.difference_text)),
+        Cell("" if row.verdict is Verdict.NOT_JUDGED else str(row.standing), css="standing"),
         verdict,
         role,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from perpacket.analysis.claim import Verdict
 from perpacket.analysis.ratios import ratio_text
 from perpacket.analysis.statistics import number_text
 from perpacket.show.table import Table
@@ -48,13 +49,15 @@ def comparison_table(analysis: Analysis, comparisons: Sequence[Comparison]) -> T
     names = [point.configuration for point in analysis.study.points]
     rows = tuple(
         (
-            row.reference.statement or quantity_text(row),
+            noted(row.reference.statement or quantity_text(row), row.reference.note),
             # The configuration identifies the point if no other point has the same one.
             row.configuration if names.count(row.configuration) == 1 else row.reference.point,
             row.reference.unit,
             row.reference.text + (" c" if row.reference.calibration else ""),
             row.text,
-            row.verdict_text if row.value is not None else terms.no_value,
+            row.difference_text,
+            "" if row.verdict is Verdict.NOT_JUDGED else str(row.standing),
+            row.strict_text if row.value is not None else terms.no_value,
         )
         for row in comparisons
     )
@@ -62,10 +65,20 @@ def comparison_table(analysis: Analysis, comparisons: Sequence[Comparison]) -> T
     marks = "" if analysis.study.is_measured else "; c: used to calibrate"
     return Table.of_texts(
         f"{analysis.study.title}: published and {own} [{percent} interval]{marks}",
-        ("published result", "where", "unit", "published", own, "verdict"),
+        (
+            *("published result", "where", "unit", "published", own),
+            "difference",
+            "verdict",
+            "strictly",
+        ),
         rows,
-        ("published", own),
+        ("published", own, "difference"),
     )
+
+
+def noted(text: str, note: str) -> str:
+    """A text with the note on it in brackets."""
+    return f"{text} ({note})" if note else text
 
 
 def quantity_text(row: Comparison) -> str:

@@ -165,7 +165,7 @@ def _study(
     published = rows_about(file.published, known, is_measured)
     names = {point.name for point in points}
     own = [
-        row
+        row.model_copy(update={"among": [name for name in row.among if name in names]})
         for row in file.published
         if {row.configuration, row.against or row.configuration} <= names
     ]

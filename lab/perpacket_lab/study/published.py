@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 JudgedBy = Literal["value", "direction", "order"]
 """Whether the published value is compared, only the direction of a change, or only the order of the
 regions. The value is then beside that of the run, without a verdict."""
+
+
+TOLERANCE_PERCENT: Final = 25.0
+"""The tolerance of a published value, unless its row has another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class Published:
     """The conclusion of the document that the number supports, if the study tests one."""
     widest: float = math.inf
     """An interval wider than this, in `unit`, agrees with no value."""
+    tolerance: float = TOLERANCE_PERCENT
+    """The largest distance (% of the value) at which the value holds."""
+    among: tuple[str, ...] = ()
+    """The points of which `point` is one. The value is an extreme that the document's points
+    reached, so it is compared with the highest of these, or the lowest if the value is negative."""
 
     @property
     def text(self) -> str:

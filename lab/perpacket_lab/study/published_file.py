@@ -17,6 +17,10 @@
 `judged = "direction"` compares only the sign of a change: `min = 0` is a rise, `max = 0` a fall.
 `judged = "order"` shows the value without a verdict. `region_order` and `instruction_order` compare
 the order of such values.
+`among` lists the points of an extreme that the document reached, as "up to 25 %": the highest of
+the run is compared with the value. `tolerance` is the distance, in per cent of the value, at which
+it holds; by default 25.
+`note` is printed beside the figure.
 `conclusion` is a sentence of the document that the figure supports, without a full stop.
 
 `[[place]]` names a table, figure or section of the document: its `name` as `Figure 5`, its `title`,
@@ -36,7 +40,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from perpacket.errors import ConfigurationError
 from perpacket.validation import problem_text
-from perpacket_lab.study.published import DocumentPlace, JudgedBy, Published
+from perpacket_lab.study.published import TOLERANCE_PERCENT, DocumentPlace, JudgedBy, Published
 from perpacket_lab.study.quantities import QUANTITIES
 
 WIDEST_POINTS = 20.0
@@ -62,6 +66,8 @@ class PublishedRow(BaseModel):
     judged: JudgedBy = "value"
     conclusion: str = ""
     note: str = ""
+    tolerance: int | float = Field(default=TOLERANCE_PERCENT, gt=0)
+    among: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def has_a_number(self) -> PublishedRow:
@@ -69,6 +75,8 @@ class PublishedRow(BaseModel):
         bounded = self.min is not None or self.max is not None
         if (self.value is not None) == bounded:
             raise ValueError("expected either a value or min, max or both")
+        if self.among and (self.value is None or self.configuration not in self.among):
+            raise ValueError("among: expected a value, and the configuration in the list")
         quantity = QUANTITIES.get(self.quantity)
         if quantity is None:
             raise ValueError(f"no quantity {self.quantity!r}")
@@ -137,7 +145,7 @@ def rows_about(
     the row and the point that does not exist.
     """
     for row in rows:
-        for name in (row.configuration, row.against or row.configuration):
+        for name in (row.configuration, row.against or row.configuration, *row.among):
             if name not in known:
                 raise ConfigurationError(f"{row.id}: the study has no point {name!r}")
     found = [to_published(row) for row in rows]
@@ -188,6 +196,8 @@ def to_published(figure: PublishedRow) -> Published:
         note=figure.note,
         judged=figure.judged,
         conclusion=figure.conclusion,
+        tolerance=float(figure.tolerance),
+        among=tuple(figure.among),
     )
 
 

@@ -148,9 +148,10 @@ class Study:
         """The study of only these points, with the figures and published rows that concern them."""
         names = {point.name for point in points}
         published = tuple(
-            row
+            replace(row, point=own[0], among=own)
             for row in self.published
-            if row.point in names and (row.against is None or row.against in names)
+            if (own := tuple(name for name in (row.among or (row.point,)) if name in names))
+            and (row.against is None or row.against in names)
         )
         figures = tuple(figure for figure in self.figures if figure.has_enough(points))
         return replace(self, points=points, published=published, figures=figures)
