@@ -7,7 +7,7 @@ import pytest
 from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import mean
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.published import Comparison, Standing, compare
+from perpacket_lab.analysis.published_comparison import Comparison, Standing, compare
 from perpacket_lab.analysis.published_rows import extreme
 from perpacket_lab.study import library
 from perpacket_lab.study.published import Published

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from perpacket.analysis.claim import MET, MISSED, Verdict
-from perpacket_lab.analysis.published import Standing
+from perpacket_lab.analysis.published_comparison import Standing
 from perpacket_lab.analysis.terms import SIMULATED, Terms
 from perpacket_lab.analysis.wording import plural, signed
 

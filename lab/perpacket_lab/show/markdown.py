@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from perpacket.show.table import Table
 from perpacket.whole_file import write_whole
 from perpacket_lab.analysis.doubts import disturbance
-from perpacket_lab.analysis.published import Standing
+from perpacket_lab.analysis.published_comparison import Standing
 from perpacket_lab.analysis.wording import plural
 from perpacket_lab.show import terminal
 from perpacket_lab.study.published_file import places_in
