@@ -180,6 +180,40 @@ mod tests {
     }
 
     #[test]
+    fn interrupts_of_arm_and_s390x_have_entries() {
+        for chain in [
+            "a_timer < gic_handle_irq < do_interrupt_handler < el1_interrupt < el1h_64_irq_handler < el1h_64_irq < tcp_ack",
+            "a_timer < el0_interrupt < el0t_64_irq_handler < el0t_64_irq",
+            "enter_from_kernel_mode < el1_interrupt < el1h_64_irq_handler < tcp_ack",
+            "account_helper < do_ext_irq < ext_int_handler < tcp_ack",
+            "tpi_helper < do_irq_async < do_io_irq < io_int_handler < tcp_ack",
+        ] {
+            assert_eq!(layer_and_kind(chain).0, Layer::Interrupt, "{chain}");
+        }
+        for chain in [
+            "a_helper < el0t_64_sync_handler < el0t_64_sync",
+            "a_helper < __do_syscall < system_call",
+        ] {
+            assert_eq!(layer_and_kind(chain).0, Layer::Syscall, "{chain}");
+        }
+        for chain in ["cpu_do_idle < default_idle_call", "psw_idle_exit"] {
+            assert_eq!(layer_and_kind(chain).0, Layer::Idle, "{chain}");
+        }
+    }
+
+    #[test]
+    fn calls_of_other_processors_and_loops_of_softirq_threads_are_interrupts() {
+        for chain in [
+            "smp_call_function_many_cond < a_caller < kthread",
+            "smpboot_thread_fn < kthread < ret_from_fork",
+            "kthread_should_park < smpboot_thread_fn < kthread",
+            "ksoftirqd_should_run < smpboot_thread_fn < kthread",
+        ] {
+            assert_eq!(layer_and_kind(chain).0, Layer::Interrupt, "{chain}");
+        }
+    }
+
+    #[test]
     fn callees_of_napi_poll_and_start_xmit_are_drivers() {
         assert_eq!(
             layer_and_kind("start_xmit < dev_hard_start_xmit < __dev_queue_xmit"),
