@@ -11,7 +11,8 @@
 # make docs   build the documents in docs/_build
 # make pages  write the pages of kept runs in docs/documents; RUN=DIRECTORY keeps a run first
 # make schema write the schema of the agent's options, from which Python's functions are made
-# make wheels build the package and its agent as wheels, with the emulator's plugin, in dist
+# make wheels build the package and its agent as wheels, with the emulator's plugin, in dist; with
+#             TARGET=aarch64-unknown-linux-gnu also the agent for Arm
 # make bench  run the benchmarks (see benches/README.md)
 # make fuzz   run every fuzz target for a minute (FUZZ_SECONDS)
 # make clean  remove the builds, the built documents and .venv
@@ -101,7 +102,7 @@ machine-tests:
 		tests/test_machines.py)
 
 test-machines: setup-dev peers
-	tests/prepare_guest.sh
+	tests/prepare_guest.sh s390x
 	MACHINES="$(MACHINES)" $(BIN)/python -m pytest --durations=20 -m machines tests/test_machines.py
 
 agent: $(if $(TARGET),setup)
@@ -135,9 +136,10 @@ pages: setup-dev
 schema: setup
 	$(BIN)/perpacket-lab-agent schema > python/perpacket/schema.json
 
-wheels: $(BIN)/python
+wheels: $(if $(TARGET),setup,$(BIN)/python)
 	$(plugin)
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . ./lab ./crates/agent ./lab/crates/lab-agent
+	$(if $(TARGET),cd tests && ../$(BIN)/python -m machines.cross $(TARGET) ../dist)
 
 bench:
 	cargo bench --package perpacket-benches --locked

@@ -7,10 +7,16 @@ them all. To add a machine, describe it in `tests/machines/MACHINE.toml`.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +24,18 @@ import pytest
 import requirements
 from machines import machine as machines
 from machines.machine import Check, Run
-from perpacket.errors import MachineLacks, RunFailed
+from perpacket.errors import MachineLacks
+from perpacket.measure import agent
 
 pytestmark = pytest.mark.machines
 
 Test = Callable[..., None]
 
-RUNS: dict[str, Run | MachineLacks | RunFailed] = {}
+AT_ONCE = 2
+"""Number of guests that run at the same time."""
+
+RUNS: dict[str, Future[Run]] = {}
+"""The runs of all machines with a selected test. They start with the first test."""
 
 
 def machine(*names: str) -> Callable[[Test], Test | None]:
@@ -39,17 +50,21 @@ def machine(*names: str) -> Callable[[Test], Test | None]:
 @pytest.fixture
 def run(request: pytest.FixtureRequest) -> Run:
     """The run of a machine. All tests share it."""
-    name = request.param
-    if name not in RUNS:
-        try:
-            RUNS[name] = machines.run(machines.read(name))
-        except (MachineLacks, RunFailed) as error:
-            RUNS[name] = error
-    done = RUNS[name]
-    if isinstance(done, MachineLacks):
-        requirements.skip("machines", done)
-    if isinstance(done, RunFailed):
-        raise done
+    if not RUNS:
+        guests = ThreadPoolExecutor(AT_ONCE)
+        of_tests = (getattr(item, "callspec", None) for item in request.session.items)
+        needed = dict.fromkeys(of.params["run"] for of in of_tests if of and "run" in of.params)
+        RUNS.update({name: guests.submit(started, name) for name in needed})
+    try:
+        return RUNS[request.param].result()
+    except MachineLacks as missing:
+        requirements.skip("machines", missing)
+
+
+def started(name: str) -> Run:
+    """A machine's run, which also prints how long it lasted."""
+    done = machines.run(machines.read(name))
+    print(f"{name}: Linux {done.kernel}, {done.seconds:.0f} s", file=sys.stderr)
     return done
 
 
@@ -134,6 +149,30 @@ def test_an_old_kernel_runs_loads_and_names_what_it_lacks(run: Run) -> None:
     assert "Linux 6.1 or newer" in lacks["io_uring"]
 
 
+@machine("old")
+def test_an_old_kernel_serves_media_links_hosts_and_exports(run: Run) -> None:
+    assert document(run, "load-media")["sessions"]["started"] > 0
+    assert "perpacket_" in succeeded(run, "export").output
+    assert document(run, "link")
+    live = run.checks["route-live"]
+    assert live.status != 0
+    assert "Linux 5.18 or newer" in live.errors
+
+
+@machine("big-endian")
+def test_a_recording_in_another_byte_order_is_refused_by_name(run: Run, tmp_path: Path) -> None:
+    succeeded(run, "record")
+    data = gzip.decompress(base64.b64decode(succeeded(run, "recording").output))
+    assert data.startswith(b"PERFILE2"[::-1] if sys.byteorder == "big" else b"2ELIFREP"), data[:8]
+    recording = tmp_path / "perf.data"
+    recording.write_bytes(data)
+    command = [str(agent.find()), "profile", str(recording), "--packets", "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "recorded on a machine of the other byte order" in done.stderr
+    assert "hint: " in done.stderr
+
+
 @machine("queues")
 def test_each_queue_of_the_card_has_interrupts_of_its_own(run: Run) -> None:
     queues = succeeded(run, "queues").output.split()
@@ -145,6 +184,40 @@ def test_each_queue_of_the_card_has_interrupts_of_its_own(run: Run) -> None:
         served = [now - then for then, now in zip(before[name], after[name], strict=True)]
         assert sum(served) > 0, f"{name}: {served}"
     assert document(run, "profile")["packets"]["received"] > 0
+
+
+@machine("queues")
+def test_an_imbalance_of_processors_is_found_only_if_there_is_one(run: Run) -> None:
+    """Three of the four receive queues are bound to CPU 0; before, each had its own processor."""
+    spread, pinned = document(run, "profile-spread"), document(run, "profile-pinned")
+    assert spread["findings"] == []
+    (finding,) = pinned["findings"]
+    assert re.match(r"CPU 0 receives \d\d % of packets and is \d+ % busy; ", finding), finding
+    assert finding in succeeded(run, "table-pinned").output
+    assert "% of packets and" not in succeeded(run, "table-spread").output
+    by_cpu = {row["cpu"]: row for row in pinned["processors"]}
+    others = [row["packet_share"] for cpu, row in by_cpu.items() if cpu]
+    assert by_cpu[0]["packet_share"] > 1.5 * max(others)
+
+
+@machine("queues")
+def test_the_packets_of_each_queue_are_those_of_the_driver(run: Run) -> None:
+    report = document(run, "profile-pinned")
+    packets = report["interfaces"]["eth0"]["packets_received"]
+    queues = [row for row in report["queues"] if row["name"].startswith("eth0-rx-")]
+    assert [row["served_by"] for row in queues] == [0, 0, 0, 3]
+    received = [row["carried"]["packets"]["received"] for row in queues]
+    assert min(received) > 0
+    assert sum(received) == pytest.approx(packets, rel=0.05)
+    assert all(row["carried"]["bytes"]["received"] > 0 for row in queues)
+    # A processor with few samples has no share.
+    assert any(row["softirq_share"] for row in queues)
+
+
+@machine("queues")
+def test_a_machine_is_described_since_its_start(run: Run) -> None:
+    table = succeeded(run, "machine").output
+    assert re.search(r"^eth0 eth0-rx-3 +\d+ +\d+ ", table, re.MULTILINE), table
 
 
 def interrupts(table: str) -> dict[str, list[int]]:

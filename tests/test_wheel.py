@@ -11,6 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from machines import cross
 from perpacket_lab.emulate.qemu import PLUGIN
 
 ROOT = Path(__file__).parent.parent
@@ -58,3 +59,33 @@ def test_the_package_needs_no_package_of_qemu(wheel: ZipFile) -> None:
     required = [line for line in metadata(wheel).splitlines() if line.startswith("Requires-Dist")]
     assert required
     assert not any("qemu" in line.lower() for line in required)
+
+
+def test_a_wheel_of_another_platform_is_installed_there_with_its_executable(tmp_path: Path) -> None:
+    """pip checks the tags and, at the installation, the record of the wheel's files."""
+    own = tmp_path / "perpacket_agent-0.1.0-py3-none-linux_x86_64.whl"
+    info = "perpacket_agent-0.1.0.dist-info"
+    with ZipFile(own, "w") as made:
+        made.writestr("perpacket_agent-0.1.0.data/scripts/perpacket-agent", b"ours")
+        made.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: perpacket-agent\nVersion: 0.1.0\n"
+        )
+        made.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n",
+        )
+        made.writestr(f"{info}/RECORD", f"{info}/RECORD,,\n")
+    program = tmp_path / "program"
+    program.write_bytes(b"theirs")
+    tag = cross.TARGETS["aarch64-unknown-linux-gnu"].wheel
+    made_wheel = cross.wheel(own, program, tag)
+    own.unlink()
+    words = ["--no-index", "--find-links", tmp_path, "--only-binary", ":all:", "--target"]
+    platform = ["--platform", "manylinux_2_17_aarch64", "--no-compile", "-q", "perpacket-agent"]
+    pip = [sys.executable, "-m", "pip", "install", *words, tmp_path / "there", *platform]
+    subprocess.run(pip, check=True)
+    assert (tmp_path / "there/bin/perpacket-agent").read_bytes() == b"theirs"
+    with ZipFile(made_wheel) as opened:
+        record = opened.read(f"{info}/RECORD").decode().splitlines()
+        assert len(record) == len(opened.namelist())
+        assert b"linux_x86_64" not in opened.read(f"{info}/WHEEL")

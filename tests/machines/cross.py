@@ -1,17 +1,24 @@
 """Builds the agent for another architecture: static and stripped.
 
-`python -m machines.cross TARGET` uses rustup's standard library of that target if it is installed,
-else the compiler and the standard library of Debian sid, which are unpacked in the cache folder.
+`python -m machines.cross TARGET` prints its path. `python -m machines.cross TARGET FOLDER` makes a
+wheel of it from this machine's wheel in the folder. Both use rustup's standard library of that
+target if it is installed, else the compiler and the standard library of Debian sid, which are
+unpacked in the cache folder.
 """
 
 from __future__ import annotations
 
+import base64
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from perpacket.errors import MachineLacks, PerpacketError, RunFailed
 from perpacket_lab.emulate import debian, folders
@@ -20,6 +27,8 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent
 PROGRAM = "perpacket-agent"
 LARGEST_MB = 12.0
+OWN = shutil.ignore_patterns("*perpacket*", "incremental")
+"""The files of our own crates in a target folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +38,15 @@ class Target:
     architecture: str
     gnu: str
     """The prefix of the compiler of C."""
+    wheel: str
+    """The platforms of a wheel. A static executable runs with every C library."""
 
 
-TARGETS = {"aarch64-unknown-linux-gnu": Target("arm64", "aarch64-linux-gnu")}
+TARGETS = {
+    "aarch64-unknown-linux-gnu": Target(
+        "arm64", "aarch64-linux-gnu", "manylinux_2_17_aarch64.musllinux_1_1_aarch64"
+    )
+}
 
 
 def agent(name: str) -> Path:
@@ -44,12 +59,20 @@ def agent(name: str) -> Path:
         expected = ", ".join(TARGETS)
         raise MachineLacks(f"TARGET={name}: the agent is not built for it; expected {expected}")
     output = SOURCE / "target" / "cross"
+    lock_file = sha256((SOURCE / "Cargo.lock").read_bytes()).hexdigest()[:12]
+    dependencies = folders.cache() / "fleet" / f"dependencies-{name}-{lock_file}"
+    if not (output / name).is_dir() and dependencies.is_dir():
+        shutil.copytree(dependencies, output, symlinks=True, dirs_exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
     command, environment = rustup(name, target) or sid(name, target, output)
     words = ("build", "--release", "--locked", "--quiet", "--package", PROGRAM, "--target", name)
     done = subprocess.run([*command, *words], env=environment, check=False, cwd=SOURCE)
     if done.returncode:
         raise RunFailed(f"the agent for {name} was not built; the compiler's errors are above")
+    if not dependencies.is_dir():
+        # Another clone compiles its own crates, whatever the times of its files are.
+        with folders.made(dependencies) as new:
+            shutil.copytree(output, new, symlinks=True, dirs_exist_ok=True, ignore=OWN)
     program = output / name / "release" / PROGRAM
     size_mb = program.stat().st_size / 1e6
     if size_mb > LARGEST_MB:
@@ -133,8 +156,44 @@ def toolchain(target: Target) -> Path:
     return folder / "root"
 
 
+def wheel(own: Path, program: Path, tag: str) -> Path:
+    """A wheel beside this machine's, with another executable and its platform's tag.
+
+    The layout is that of the specification "Binary distribution format" of PyPA.
+    """
+    made = own.with_name("-".join([*own.name.split("-")[:2], "py3", "none", f"{tag}.whl"]))
+    record: list[str] = []
+    with ZipFile(own) as source, ZipFile(made, "w", ZIP_DEFLATED) as target:
+        for entry in source.infolist():
+            content = source.read(entry)
+            name = entry.filename.rpartition("/")[2]
+            if entry.filename.endswith(f".data/scripts/{PROGRAM}"):
+                content = program.read_bytes()
+            elif name == "WHEEL":
+                tags = "".join(f"Tag: py3-none-{each}\n" for each in tag.split("."))
+                content = re.sub(rb"Tag: .*\n", b"", content) + tags.encode()
+            elif name == "RECORD":
+                record.append(f"{entry.filename},,")
+                content = "\n".join([*record, ""]).encode()
+            if name != "RECORD":
+                digest = base64.urlsafe_b64encode(sha256(content).digest()).rstrip(b"=").decode()
+                record.append(f"{entry.filename},sha256={digest},{len(content)}")
+            target.writestr(entry, content)
+    return made
+
+
+def main(name: str, folder: str = "") -> None:
+    """Build the agent for a target, and a wheel of it if a folder is given."""
+    program = agent(name)
+    if folder:
+        tag = TARGETS[name].wheel
+        (own,) = Path(folder).glob(f"{PROGRAM.replace('-', '_')}-*-linux_{platform.machine()}.whl")
+        program = wheel(own, program, tag)
+    print(program)
+
+
 if __name__ == "__main__":
     try:
-        print(agent(sys.argv[1]))
+        main(*sys.argv[1:])
     except PerpacketError as error:
         sys.exit(f"error: {error}\nhint: {error.hint}")

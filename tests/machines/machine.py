@@ -13,6 +13,7 @@ import time
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from machines import cross
 from perpacket.errors import MachineLacks, RunFailed
@@ -30,13 +31,22 @@ BOOT_S = 900.0
 """The longest time of a guest. A loaded machine may be many times slower than an idle one."""
 
 POLL_S = 0.2
+
+PREPARING = Lock()
+"""Held while a machine's parts are downloaded and built: two machines may share parts."""
+
 SECTION = re.compile(
     r"=== begin (\S+) ===\n(.*?)\n?=== errors ===\n(.*?)=== end (\d+) ===", re.DOTALL
 )
 TARGETS = {"arm64": "aarch64-unknown-linux-gnu"}
-"""The target for which the agent is built, by Debian's name of the architecture."""
+"""The target for which the agent is built, by Debian's name of the architecture. Other guests have
+no agent."""
 
-EMULATORS = {"amd64": qemu.PROGRAM, "arm64": "qemu-system-aarch64"}
+EMULATORS = {
+    "amd64": qemu.PROGRAM,
+    "arm64": "qemu-system-aarch64",
+    "s390x": "qemu-system-s390x",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,8 @@ class Machine:
     options: tuple[str, ...]
     capabilities: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    """Packages of the suite whose programs and libraries the guest has."""
     memory_mib: int = 1024
     kernel_options: str = ""
 
@@ -103,19 +115,13 @@ def run(machine: Machine) -> Run:
     Raises `MachineLacks` if a part of it cannot be had here, and `RunFailed` if the guest fails.
     """
     emulator = qemu.find(EMULATORS[machine.architecture])
-    packages = debian.suite(machine.suite, machine.architecture)
-    image = kernel.from_packages(
-        packages,
-        machine.kernel,
-        folders.cache() / "fleet" / f"{machine.suite}-{machine.architecture}",
-        machine.modules,
-        is_plain=machine.is_ours,
-    )
+    with PREPARING:
+        image, content = prepared(machine)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="perpacket-machine-") as folder:
         work = Path(folder)
         (work / "kernel").write_bytes(image.image)
-        (work / "archive").write_bytes(archive(machine, image))
+        (work / "archive").write_bytes(content)
         command = [
             *(str(emulator.program), *machine.options, "-m", str(machine.memory_mib)),
             *("-display", "none", "-no-reboot", "-serial", f"file:{work / 'console'}"),
@@ -141,6 +147,20 @@ def run(machine: Machine) -> Run:
         for name, output, errors, status in SECTION.findall(console)
     }
     return Run(machine, image.version, time.monotonic() - began, checks)
+
+
+def prepared(machine: Machine) -> tuple[Kernel, bytes]:
+    """The kernel of a machine, and the initial file system of its guest."""
+    image = kernel.from_packages(
+        debian.suite(machine.suite, machine.architecture),
+        machine.kernel,
+        folders.cache()
+        / "fleet"
+        / "+".join((f"{machine.suite}-{machine.architecture}", *machine.modules)),
+        machine.modules,
+        is_plain=machine.is_ours,
+    )
+    return image, archive(machine, image)
 
 
 def wait(process: subprocess.Popen[bytes], console: Path, name: str) -> str:
@@ -179,10 +199,30 @@ def archive(machine: Machine, image: Kernel) -> bytes:
     if machine.is_ours:
         files.add_program(content, agent.find(), "bin/perpacket-agent")
         files.add_program(content, files.needed("ip", "iproute2"), "bin/ip")
-    else:
+    elif machine.architecture in TARGETS:
         built = cross.agent(TARGETS[machine.architecture])
         content.add("bin/perpacket-agent", built.read_bytes(), executable=True)
+    if machine.packages:
+        add_packages(content, machine)
     return content.pack()
+
+
+def add_packages(content: Archive, machine: Machine) -> None:
+    """Add the programs and the shared libraries of a machine's packages, with their links."""
+    label = "+".join((machine.suite, machine.architecture, *machine.packages))
+    folder = folders.cache() / "fleet" / label
+    if not folder.is_dir():
+        with folders.made(folder) as new:
+            packages = debian.suite(machine.suite, machine.architecture)
+            packages.unpack_all(machine.packages, new / "root")
+    root = folder / "root"
+    content.link("lib", "usr/lib")
+    for pattern in ("usr/bin/*", "usr/lib/*-linux-gnu/*.so*", "usr/lib/ld*.so*"):
+        for path in root.glob(pattern):
+            place = path.relative_to(root)
+            place = Path("bin", path.name) if place.parts[:2] == ("usr", "bin") else place
+            if path.is_file():  # of a link, the file to which it leads
+                content.add(str(place), path.read_bytes(), executable=True)
 
 
 def busybox(machine: Machine) -> Path:

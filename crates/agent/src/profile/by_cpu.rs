@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use perpacket_profiler::count::Carried;
 use perpacket_profiler::report::{Processor, QueueLoad};
 
 use super::table::seconds;
@@ -45,8 +46,8 @@ fn most_interrupts(text: &mut String, queues: &[QueueLoad]) {
     rows.sort_by_key(|row| (std::cmp::Reverse(row.interrupts), row.queue.irq));
     let _ = writeln!(
         text,
-        "\n{:<28}{:>6}{:>12}{:>8}{:>12}",
-        "queue", "irq", "interrupts", "CPU", "softirq %"
+        "\n{:<28}{:>6}{:>12}{:>8}{:>12}{:>12}{:>12}{:>14}",
+        "queue", "irq", "interrupts", "CPU", "softirq %", "received", "sent", "bytes"
     );
     for row in rows.iter().take(ROWS) {
         let name = format!("{} {}", row.queue.interface, row.queue.name);
@@ -56,14 +57,27 @@ fn most_interrupts(text: &mut String, queues: &[QueueLoad]) {
         let softirq = shown(row.softirq_share.map(|share| 100.0 * share));
         let _ = writeln!(
             text,
-            "{name:<28}{:>6}{:>12}{cpu:>8}{softirq:>12}",
-            row.queue.irq, row.interrupts
+            "{name:<28}{:>6}{:>12}{cpu:>8}{softirq:>12}{}",
+            row.queue.irq,
+            row.interrupts,
+            carried(row.queue.carried)
         );
     }
     if let Some(others) = rows.get(ROWS..).filter(|others| !others.is_empty()) {
         let sum: u64 = others.iter().map(|row| row.interrupts).sum();
         let _ = writeln!(text, "{} other queues with {sum} interrupts", others.len());
     }
+}
+
+/// The packets of a queue received and sent, and the bytes of both.
+fn carried(counts: Option<Carried>) -> String {
+    let [received, sent, bytes] = match counts {
+        Some(Carried { packets, bytes }) => {
+            [packets.received, packets.sent, bytes.total()].map(|count| count.to_string())
+        }
+        None => ["-"; 3].map(str::to_owned),
+    };
+    format!("{received:>12}{sent:>12}{bytes:>14}")
 }
 
 fn table(text: &mut String, processors: &[Processor]) {

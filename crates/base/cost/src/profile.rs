@@ -2,13 +2,15 @@
 //!
 //! A measured and a simulated profile are the same type, so that one table can contain both.
 
+use serde::Serialize;
+
 use crate::category::Category;
 use crate::event::{EventKind, Kind, PerKind};
 use crate::host_stack::HostStack;
 use crate::layer::{Layer, PerLayer, Region};
 
 /// A count for each direction, as seen from the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Directions {
     /// Sent by the host.
     pub sent: u64,
@@ -21,6 +23,15 @@ impl Directions {
     #[must_use]
     pub const fn total(self) -> u64 {
         self.sent + self.received
+    }
+
+    /// The counts since an earlier read.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
 use std::thread;
 
+use crate::ethtool::SIOCETHTOOL;
 use crate::namespace;
 
 /// An Ethernet address.
@@ -405,13 +406,12 @@ pub fn set_offload(
         command: u32,
         data: u32,
     }
-    const SIOCETHTOOL: libc::c_ulong = 0x8946;
     let mut value = Value {
         command: offload.command(),
         data: u32::from(on),
     };
     let address = &raw mut value;
-    change(socket, interface, SIOCETHTOOL, |request| {
+    change(socket, interface, SIOCETHTOOL as libc::c_ulong, |request| {
         // The kernel reads and writes the value. The value outlives the call.
         request.ifr_ifru.ifru_data = address.cast();
     })
@@ -443,7 +443,7 @@ fn change(
 }
 
 /// Sends a request about an interface and returns the kernel's answer.
-fn exchange(
+pub(crate) fn exchange(
     socket: impl AsFd,
     interface: &str,
     code: libc::Ioctl,

@@ -13,6 +13,7 @@
 //! | [`descriptors`] | the limit of open files |
 //! | [`emulator`] | calls to the plugin of an emulator, from inside its machine |
 //! | [`epoll`] | waits of epoll |
+//! | [`ethtool`] | the counters of network drivers |
 //! | [`interface`] | network interfaces and TAP devices |
 //! | [`mapped_file`] | files that only the kernel reads |
 //! | [`memory`] | anonymous memory, private or shared with forked processes |
@@ -37,6 +38,7 @@ pub mod cpus;
 pub mod descriptors;
 pub mod emulator;
 pub mod epoll;
+pub mod ethtool;
 pub mod interface;
 pub mod mapped_file;
 pub mod memory;

@@ -183,7 +183,11 @@ pub(crate) fn imbalance(processors: &[Processor]) -> Option<String> {
         let sum: f64 = rows.iter().map(|row| row.run_share).sum();
         sum / rows.len().max(1) as f64
     };
-    let is_uneven = !loaded.is_empty() && mean(&others) < mean(&loaded) / 2.0;
+    // An application may keep a few of the others busy. The packets could go to the rest.
+    let mut busy: Vec<_> = others.iter().map(|row| row.run_share).collect();
+    busy.sort_by(f64::total_cmp);
+    let median = busy.get(busy.len().saturating_sub(1) / 2);
+    let is_uneven = !loaded.is_empty() && median < Some(&(mean(&loaded) / 2.0));
     if packets < MIN_PACKETS || others.is_empty() || !is_uneven {
         return None;
     }
@@ -329,6 +333,13 @@ mod tests {
             None
         );
         assert_eq!(imbalance(&rows(&[(9000, 0.3), (0, 0.1)])), None);
+        // An application on one of the others does not hide it.
+        let beside = rows(&[(9000, 0.8), (0, 0.0), (0, 0.3), (1000, 1.0)]);
+        assert!(
+            imbalance(&beside)
+                .unwrap()
+                .ends_with("; 1 of the 3 others is idle")
+        );
         assert_eq!(imbalance(&rows(&[(10, 0.9), (0, 0.1)])), None);
         assert_eq!(imbalance(&rows(&[(9000, 0.9)])), None);
         assert_eq!(imbalance(&[]), None);

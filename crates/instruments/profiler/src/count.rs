@@ -10,10 +10,11 @@ mod queues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Seek;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use perpacket_cost::{Directions, Window};
-use perpacket_linux::text;
+use perpacket_linux::{ethtool, text};
 use serde::Serialize;
 
 use crate::error::ProfileError;
@@ -23,7 +24,7 @@ use queues::queues_of;
 
 pub use interface::Interface;
 pub use processors::{ProcessorActivity, Processors, Received};
-pub use queues::Queue;
+pub use queues::{Carried, Queue};
 
 /// Ticks a second of the times in `/proc/stat` (`USER_HZ`, the same on every architecture Rust
 /// knows).
@@ -39,6 +40,7 @@ pub struct Sources {
     stat: Source,
     vmstat: Source,
     softirqs: Source,
+    is_own_namespace: bool,
 }
 
 #[derive(Debug)]
@@ -74,8 +76,10 @@ impl Sources {
 
     fn open_in(proc: &Path, pid: Option<u32>) -> Result<Self, ProfileError> {
         let process = pid.map_or("thread-self".to_owned(), |pid| pid.to_string());
-        let net = proc.join(process).join("net");
+        let process = proc.join(process);
+        let net = process.join("net");
         let of = |path: &str| Source::open(proc.join(path));
+        let namespace = |process: &Path| Some(fs::metadata(process.join("ns/net")).ok()?.ino());
         Ok(Self {
             devices: Source::open(net.join("dev"))?,
             snmp: Source::open(net.join("snmp"))?,
@@ -84,6 +88,7 @@ impl Sources {
             stat: of("stat")?,
             vmstat: of("vmstat")?,
             softirqs: of("softirqs")?,
+            is_own_namespace: namespace(&process) == namespace(Path::new("/proc/thread-self")),
         })
     }
 
@@ -102,7 +107,10 @@ impl Sources {
         let mut devices = devices(&self.devices.text()?);
         let mut queues = BTreeMap::new();
         for (name, interface) in &mut devices {
-            let of_interface = queues_of(Path::new("/sys"), name);
+            // sysfs has the interfaces of this process's namespace.
+            let of_interface = (self.is_own_namespace)
+                .then(|| queues_of(Path::new("/sys"), name, &driver_counters(name)))
+                .flatten();
             let counts = of_interface.as_deref();
             interface.interrupts = counts.map(|queues| queues.iter().map(Queue::interrupts).sum());
             for queue in of_interface.into_iter().flatten() {
@@ -130,6 +138,11 @@ impl Sources {
     }
 }
 
+/// The counters of an interface's driver; none if it has none.
+fn driver_counters(interface: &str) -> Vec<(String, u64)> {
+    ethtool::statistics(interface).unwrap_or_default()
+}
+
 /// The activity of processors, and the queues, of a machine since it started. `root` has its `proc`
 /// and `sys`.
 pub(crate) fn since_start(
@@ -146,7 +159,7 @@ pub(crate) fn since_start(
     let entries = fs::read_dir(&net).map_err(|source| ProfileError::file(&net, source))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut queues: Vec<_> = names
-        .filter_map(|name| queues_of(&sys, &name))
+        .filter_map(|name| queues_of(&sys, &name, &[]))
         .flatten()
         .collect();
     queues.sort_by_key(|queue| queue.irq);
@@ -538,6 +551,13 @@ mod tests {
         machine(&new, 100_003);
         let activity = counter.advance(&[]).unwrap();
         assert_eq!(activity.window.packets.received, 3);
+    }
+
+    #[test]
+    fn sysfs_has_the_interfaces_of_the_own_namespace_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!machine(folder.path(), 1).is_own_namespace);
+        assert!(Sources::open(None).unwrap().is_own_namespace);
     }
 
     #[test]
