@@ -43,20 +43,31 @@ def doctor(
             help="End with status 3 unless all are available; repeatable.",
         ),
     ] = None,
+    root: options.RootOption = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Report the capabilities of this machine, the effect of each missing one, and how to get it.
 
-    Changes nothing and needs no root.
+    Changes nothing and needs no root. `--root` shows processors, nodes and queues of a copy.
     """
+    import json
+
     from perpacket import machine
     from perpacket.advise import crashed
+    from perpacket.machine.files import Files
+    from perpacket.machine.kernel import probe
 
-    found = [*machine.examine(), crashed.capability()]
+    if root is None:
+        found = [*machine.examine(), crashed.capability()]
+    else:
+        found = machine.examine_copy(Files(root))
     names = [name.strip() for part in require or [] for name in part.split(",")]
     required = [name for name in names if name]
     if output_format is Format.JSON:
-        output.write_json({"schema": SCHEMA, "capabilities": [item.as_dict() for item in found]})
+        document = {"schema": SCHEMA, "capabilities": [item.as_dict() for item in found]}
+        if root is not None:
+            document["since_start"] = json.loads(probe(root=str(root), format="json"))
+        output.write_json(document)
     elif required:
         by_name = {item.name: item for item in found}
         if all(name in by_name and by_name[name].available for name in required):
@@ -65,6 +76,8 @@ def doctor(
         columns = shutil.get_terminal_size().columns
         for line in lines(found, max(NARROWEST, min(WIDEST, columns))):
             output.write_line(line)
+        if root is not None:
+            output.write_line(f"\n{probe(root=str(root)).rstrip()}")
     machine.check(found, required)
 
 

@@ -23,6 +23,14 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How data is prin
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only errors on standard error.")
 ]
+RootOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--root",
+        metavar="FOLDER",
+        help="Read a copy of another machine's proc and sys in this folder.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

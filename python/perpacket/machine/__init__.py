@@ -8,6 +8,7 @@
     leftovers.py    namespaces of killed studies
     bpf.py          XDP programs
     memory.py       huge pages, descriptors
+    nodes.py        memory nodes, and the interrupts of cards at them
     processors.py   processors, their shared resources, quota and stolen time; the clock
     programs.py     other programs that studies and tests use
 
@@ -23,12 +24,13 @@ from collections.abc import Sequence
 
 from perpacket import lab
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket.machine import bpf, kernel, leftovers, memory, network, processors, programs
+from perpacket.machine import bpf, kernel, leftovers, memory, network, nodes, processors, programs
 from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
 from perpacket.machine.kernel import of_the_kernel
+from perpacket.measure.cpu_lists import numbers
 
-__all__ = ["Capability", "check", "examine", "of_the_kernel"]
+__all__ = ["Capability", "check", "examine", "examine_copy", "of_the_kernel"]
 
 
 def examine(files: Files | None = None) -> list[Capability]:
@@ -40,10 +42,24 @@ def examine(files: Files | None = None) -> list[Capability]:
         leftovers.capability(),
         bpf.capability(),
         *processors.capabilities(files),
+        *nodes.capabilities(files),
         *memory.capabilities(files),
         *programs.capabilities(),
         *of_the_lab(),
     ]
+
+
+def examine_copy(files: Files) -> list[Capability]:
+    """The capabilities that a copy of another machine's /proc and /sys shows."""
+    online = numbers(files.text(f"{processors.CPUS}/online"))
+    if not online:
+        raise ConfigurationError(
+            f"--root {files.root}: {processors.CPUS.lstrip('/')}/online is missing",
+            parameter="--root",
+            value=str(files.root),
+            hint="copy /proc and /sys of a machine into the folder, or name / for this machine",
+        )
+    return [*processors.capabilities(files, online), *nodes.capabilities(files)]
 
 
 LAB = Check(

@@ -51,7 +51,16 @@ def of_the_kernel() -> list[Capability]:
 
     Raises `MachineLacks` when no agent runs, `RunFailed` when it fails.
     """
-    command = [str(agent.find()), *agent.words("probe", format="json")]
+    found = json.loads(probe(format="json"))
+    return [
+        Capability(**item, group=GROUPS.get(item["name"], Group.PROFILING))
+        for item in found["capabilities"]
+    ]
+
+
+def probe(**options: object) -> str:
+    """What the agent's `probe` prints; raises as `of_the_kernel`."""
+    command = [str(agent.find()), *agent.words("probe", **options)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False
@@ -60,7 +69,4 @@ def of_the_kernel() -> list[Capability]:
         raise MachineLacks(f"the agent does not run here: {error}") from None
     if done.returncode != 0:
         raise RunFailed(f"the agent could not probe this machine: {done.stderr.strip()}")
-    return [
-        Capability(**item, group=GROUPS.get(item["name"], Group.PROFILING))
-        for item in json.loads(done.stdout)["capabilities"]
-    ]
+    return done.stdout

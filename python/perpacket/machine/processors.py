@@ -25,6 +25,9 @@ STEAL_FIELD, COUNTED_FIELDS = 7, 8
 """Fields of a processor's line of /proc/stat, counted without the processor's name: the index of
 stolen time, and the number of fields to sum (proc_stat(5))."""
 
+MOST_GROUPS = 4
+"""Most groups of processors that are listed."""
+
 STEAL_LIMIT = 0.005
 """Largest share of stolen time that counts as none."""
 
@@ -100,7 +103,7 @@ def cores(files: Files, ours: Sequence[int]) -> Capability:
     }
     if not groups:
         return CORES.result(True, "no two share a core")
-    listed = "; ".join(ranges(group) for group in sorted(groups))
+    listed = _listed(groups, "; ")
     return CORES.result(False, f"threads of one core: {listed}")
 
 
@@ -116,11 +119,15 @@ def caches(files: Files, ours: Sequence[int]) -> Capability:
                 found.setdefault(f"L{level} of {size or 'unknown size'}", set()).add(group)
     if not found:
         return CACHE.result(True, "the kernel reports no shared cache")
-    listed = [
-        f"{name} by {' and '.join(ranges(group) for group in sorted(found[name]))}"
-        for name in sorted(found)
-    ]
+    listed = [f"{name} by {_listed(found[name], ' and ')}" for name in sorted(found)]
     return CACHE.result(False, f"shared: {'; '.join(listed)}")
+
+
+def _listed(groups: set[tuple[int, ...]], separator: str) -> str:
+    """Groups of processors; only the first ones if there are many."""
+    first = separator.join(ranges(group) for group in sorted(groups)[:MOST_GROUPS])
+    more = len(groups) - MOST_GROUPS
+    return first if more <= 0 else f"{first} and {more} more groups"
 
 
 def shared(files: Files, ours: Sequence[int], path: str) -> tuple[int, ...]:
