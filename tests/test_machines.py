@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -137,6 +139,22 @@ def test_the_rules_know_the_functions_of_the_kernel(run: Run) -> None:
     assert share - 2 * (share / samples) ** 0.5 < 0.01, report["unclaimed_top"]
 
 
+@machine("numa", "new")
+def test_the_nodes_of_a_machine_are_read_from_a_copy_of_its_files(run: Run, tmp_path: Path) -> None:
+    packed = base64.b64decode(succeeded(run, "tree").output)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+        files.extractall(tmp_path, filter="data")
+    command = [sys.executable, "-m", "perpacket.cli", "doctor", "--root", str(tmp_path)]
+    command += ["--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    details = {row["name"]: row["detail"] for row in report["capabilities"]}
+    several = run.machine.name == "numa"
+    expected = "2 nodes: 0 has CPUs 0-1; 1 has CPUs 2-3" if several else "the same memory"
+    assert expected in details["one_node"]
+    assert len(report["since_start"]["processors"]) == (4 if several else 2)
+
+
 @machine("old")
 def test_an_old_kernel_runs_loads_and_names_what_it_lacks(run: Run) -> None:
     assert document(run, "load-http")["requests"] > 0
@@ -157,6 +175,9 @@ def test_an_old_kernel_serves_media_links_hosts_and_exports(run: Run) -> None:
     live = run.checks["route-live"]
     assert live.status != 0
     assert "Linux 5.18 or newer" in live.errors
+    added = run.checks["add-cost"]
+    assert added.status != 0
+    assert "Linux 6.6" in added.errors
 
 
 @machine("big-endian")
@@ -166,11 +187,10 @@ def test_a_recording_in_another_byte_order_is_refused_by_name(run: Run, tmp_path
     assert data.startswith(b"PERFILE2"[::-1] if sys.byteorder == "big" else b"2ELIFREP"), data[:8]
     recording = tmp_path / "perf.data"
     recording.write_bytes(data)
-    command = [str(agent.find()), "profile", str(recording), "--packets", "1000"]
+    command = [str(agent.find()), "profile", "--perf", str(recording), "--packets", "1000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "recorded on a machine of the other byte order" in done.stderr
-    assert "hint: " in done.stderr
+    assert done.returncode == 2
+    assert f"--perf {recording}: recorded on a machine of the other byte order" in done.stderr
 
 
 @machine("queues")

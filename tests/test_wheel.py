@@ -80,10 +80,10 @@ def test_a_wheel_of_another_platform_is_installed_there_with_its_executable(tmp_
     tag = cross.TARGETS["aarch64-unknown-linux-gnu"].wheel
     made_wheel = cross.wheel(own, program, tag)
     own.unlink()
-    words = ["--no-index", "--find-links", tmp_path, "--only-binary", ":all:", "--target"]
-    platform = ["--platform", "manylinux_2_17_aarch64", "--no-compile", "-q", "perpacket-agent"]
-    pip = [sys.executable, "-m", "pip", "install", *words, tmp_path / "there", *platform]
-    subprocess.run(pip, check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--no-index", "--no-compile", "-q"]
+    platform = ["--platform", "manylinux_2_17_aarch64", "--only-binary", ":all:"]
+    folders = ["--find-links", str(tmp_path), "--target", str(tmp_path / "there")]
+    subprocess.run([*pip, *platform, *folders, "perpacket-agent"], check=True)
     assert (tmp_path / "there/bin/perpacket-agent").read_bytes() == b"theirs"
     with ZipFile(made_wheel) as opened:
         record = opened.read(f"{info}/RECORD").decode().splitlines()

@@ -38,6 +38,9 @@ PREPARING = Lock()
 SECTION = re.compile(
     r"=== begin (\S+) ===\n(.*?)\n?=== errors ===\n(.*?)=== end (\d+) ===", re.DOTALL
 )
+TIMERS = "tsc=reliable no_timer_check nowatchdog"
+"""Options of x86 kernels: on a loaded machine, their checks of the emulated timers fail."""
+
 TARGETS = {"arm64": "aarch64-unknown-linux-gnu"}
 """The target for which the agent is built, by Debian's name of the architecture. Other guests have
 no agent."""
@@ -129,7 +132,7 @@ def run(machine: Machine) -> Run:
             *(
                 "-append",
                 f"console={machine.console} quiet mitigations=off panic=-1 "
-                f"{machine.kernel_options}",
+                f"{TIMERS if machine.is_ours else ''} {machine.kernel_options}",
             ),
         ]
         with (work / "errors").open("wb") as errors:

@@ -12,6 +12,8 @@ NODES = "/sys/devices/system/node"
 
 INTERFACES = "/sys/class/net"
 
+DEVICES = ("device", "device/..")
+
 ONE = Check(
     "one_node",
     Group.PROCESSORS,
@@ -54,7 +56,9 @@ def near_interrupts(files: Files) -> Capability:
     far: list[str] = []
     cards = 0
     for interface in files.names(INTERFACES):
-        node = files.text(f"{INTERFACES}/{interface}/device/numa_node")
+        # The device of a virtio card is inside its PCI device.
+        places = (f"{INTERFACES}/{interface}/{folder}/numa_node" for folder in DEVICES)
+        node = next(filter(None, map(files.text, places)), "")
         if not node.isdigit() or len(nodes) < 2:
             continue
         cards += 1
@@ -69,7 +73,7 @@ def near_interrupts(files: Files) -> Capability:
 
 def _served_by(files: Files, interface: str) -> Iterator[list[int]]:
     """The processors of each interrupt of an interface."""
-    for folder in ("device", "device/.."):
+    for folder in DEVICES:
         for number in files.names(f"{INTERFACES}/{interface}/{folder}/msi_irqs"):
             lists = (
                 files.text(f"/proc/irq/{number}/{name}_list")
