@@ -297,7 +297,8 @@ FOUND_BY_FOLDER = ("perpacket_lab.show.charts.", "perpacket_lab.measure.applicat
 def test_every_module_is_imported_or_named_by_another() -> None:
     texts = {name: file.read_text() for name, file in MODULES.items()}
     used = {*PACKAGES, "perpacket.cli.__main__"}
-    for text in texts.values():
+    pages = [file.read_text() for file in (ROOT / "docs/from_code").glob("*.py")]
+    for text in (*texts.values(), *pages):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and is_own(node.module or ""):
                 used |= {node.module or "", *(f"{node.module}.{one.name}" for one in node.names)}

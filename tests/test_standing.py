@@ -62,7 +62,7 @@ def test_an_extreme_that_the_document_reached_is_not_a_bound_that_zero_satisfies
         }
         for point, share in (("a", 0.01), ("b", 0.02))
     }
-    found = extreme(reached, Estimates(rows))
+    found = extreme(library.find("breakdown"), reached, Estimates(rows))
     assert found.point == "b"
     assert row([2.1, 2.2, 2.3], value=25.0).standing is Standing.FAILS
     (published,) = [

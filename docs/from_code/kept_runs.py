@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from from_code import scorecard_pages
 from perpacket.errors import RunFailed
 from perpacket_lab.analysis.doubts import disturbance
 from perpacket_lab.run import directory
@@ -108,24 +109,41 @@ def analysis_of(run: RunDirectory) -> Analysis:
     return analyze(study, run)
 
 
-def write(archive: Path) -> None:
+def remarks_of(analysis: Analysis) -> list[str]:
+    """The remarks of a study's page: the page of its document, and whether it awaits a run."""
+    page = scorecard_pages.page_of(analysis.study.name)
+    link = [f"[The page of the document]({page}) has what holds by every method"] if page else []
+    return [*link, *awaited(analysis)]
+
+
+def write(analysis: Analysis) -> None:
     """Write the page of a kept run, and its charts."""
     from perpacket_lab.show import markdown
 
-    page = page_file(archive)
+    page = DOCUMENTS / f"{analysis.study.name}.md"
     for chart in page.with_suffix("").glob("*.svg"):
         chart.unlink()
-    with tempfile.TemporaryDirectory() as folder:
-        analysis = analysis_of(unpacked(archive, Path(folder)))
-        markdown.write(analysis, page, awaited(analysis))
+    markdown.write(analysis, page, remarks_of(analysis))
+
+
+def analyses_of(folder: Path) -> dict[str, Analysis]:
+    """The analyses of all kept runs by study, unpacked into folders of an empty folder."""
+    found = {}
+    for archive in sorted(RUNS.glob(f"*{SUFFIX}")):
+        name = archive.name.removesuffix(SUFFIX)
+        found[name] = analysis_of(unpacked(archive, folder / name))
+    return found
 
 
 def main(arguments: list[str]) -> None:
     """Keep the runs whose directories are given, then write every page."""
     for argument in arguments:
         keep(RunDirectory.open(Path(argument)))
-    for archive in sorted(RUNS.glob(f"*{SUFFIX}")):
-        write(archive)
+    with tempfile.TemporaryDirectory() as folder:
+        analyses = analyses_of(Path(folder))
+        for analysis in analyses.values():
+            write(analysis)
+    scorecard_pages.write(analyses)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
     """
     found = []
     for published in study.published:
-        row = extreme(published, estimates)
+        row = extreme(study, published, estimates)
         if row.quantity in region_order.ORDERS:
             found.append(region_order.compare_order(study, row, estimates))
         elif row.quantity.startswith(variation.PREFIX):
@@ -38,18 +38,25 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
     return found
 
 
-def extreme(row: Published, estimates: Estimates) -> Published:
-    """The row about the point of `among` with the highest mean; the lowest below zero."""
-    quantity = QUANTITIES[row.quantity]
-    means = {
-        name: interval.value
-        for name in row.among
-        if (interval := estimate(estimates, quantity, name, row.against)[0]) is not None
-    }
-    if len(row.among) < 2 or not means:
+def extreme(study: Study, row: Published, estimates: Estimates) -> Published:
+    """The row about the point of `among` with the highest mean; the lowest below zero.
+
+    A change of each point is from its own baseline in the study.
+    """
+    if len(row.among) < 2:
         return row
+    own = [
+        replace(row, point=point.name, against=row.against and point.against)
+        for point in study.points
+        if point.name in row.among
+    ]
+    means = {
+        one: interval.value
+        for one in own
+        if (interval := estimate(estimates, QUANTITIES[row.quantity], one.point, one.against)[0])
+    }
     sign = 1 if (row.value or 0) >= 0 else -1
-    return replace(row, point=max(means, key=lambda name: sign * means[name]))
+    return max(means, key=lambda one: sign * means[one]) if means else row
 
 
 def compare_figure(study: Study, published: Published, estimates: Estimates) -> Comparison:

@@ -265,10 +265,11 @@ def busy(row: Row) -> float | None:
 
 
 def busy_share(names: Sequence[str]) -> Value:
-    """Processor time of some layers in per cent of the busy processor time."""
+    """Processor time of some layers in per cent of the busy time; of a simulation, its cycles."""
 
     def value(row: Row) -> float | None:
-        own, whole = layers("ns", names)(row), layers("ns", BUSY)(row)
+        event = "ns" if layers("ns", BUSY)(row) is not None else "cycles"
+        own, whole = layers(event, names)(row), layers(event, BUSY)(row)
         return 100 * own / whole if own is not None and whole else None
 
     return value

@@ -1,0 +1,170 @@
+"""The scorecard: a page of its own, a page for each document, and the table in the README.
+
+All are made from the kept runs, by the rules of `scorecard.toml` and `analysis.scorecard`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from perpacket.show.table import Table
+from perpacket_lab.analysis.published_comparison import Standing
+from perpacket_lab.analysis.scorecard import scorecard_of
+from perpacket_lab.analysis.wording import plural
+from perpacket_lab.show import markdown
+from perpacket_lab.study.published_file import places_in
+from perpacket_lab.study.scorecard_file import METHODS, Document, contradictions, documents
+
+if TYPE_CHECKING:
+    from perpacket_lab.analysis.analysis import Analysis
+    from perpacket_lab.analysis.scorecard import ScorecardRow
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / "docs" / "documents"
+README: Final = ROOT / "README.md"
+MARKED: Final = re.compile(r"(<!-- scorecard -->\n).*?(<!-- end of the scorecard -->)", re.S)
+
+RULE: Final = """\
+A row is a conclusion that the document would be cited for, in a sentence of ours. A cell is
+computed from a kept run. `lab/perpacket_lab/study/library/scorecard.toml` names the published
+values that decide on it, and the first of them is printed, with its 95 % interval.
+
+- A value **holds** if the run's mean is within 25 % of it, and the interval is no wider than that.
+- A change also holds only with its size; with the direction alone it **holds in part**.
+- A bound holds if the interval reaches it. A maximum that the document reached is a value.
+- A conclusion holds if all its values do, and **does not hold** if none does. Otherwise it holds
+  in part.
+- **Cannot be tested here** has its reason. An empty cell: the method does not apply.
+- \\* marks a run in which other programs had over 5 % of the server's processors. It awaits a
+  quiet machine.
+"""
+
+
+def texts(analyses: Mapping[str, Analysis]) -> dict[Path, str]:
+    """The text of each file that has a part of the scorecard."""
+    cards = [(document, scorecard_of(document, analyses)) for document in documents()]
+    found = {FOLDER / "scorecard.md": "\n".join(_scorecard(cards))}
+    for document, rows in cards:
+        page = "\n".join(_document(document, rows, analyses))
+        found[FOLDER / f"{document.page}.md"] = page
+    summary = "\n".join(markdown.table(_summary(cards))).strip()
+    readme = README.read_text(encoding="utf-8")
+    found[README] = MARKED.sub(lambda match: f"{match[1]}\n{summary}\n\n{match[2]}", readme)
+    return found
+
+
+def write(analyses: Mapping[str, Analysis]) -> None:
+    """Write all of them."""
+    for file, text in texts(analyses).items():
+        file.write_text(text, encoding="utf-8")
+
+
+def page_of(study: str) -> str:
+    """The page of the document of a study; empty if it has none."""
+    return next((f"{one.page}.md" for one in documents() if study in one.studies), "")
+
+
+def _scorecard(cards: list[tuple[Document, list[ScorecardRow]]]) -> Iterator[str]:
+    yield "# What the documents conclude, and what holds here\n"
+    yield from markdown.table(_summary(cards, ""))
+    for document, rows in cards:
+        yield f"## {document.title}\n"
+        yield f"[{document.citation}]({document.page}.md)\n"
+        yield from markdown.table(_conclusions(rows))
+    yield "## How a cell is computed\n"
+    yield RULE
+
+
+def _conclusions(rows: list[ScorecardRow]) -> Table:
+    """The conclusions of a document, with a column for each method that has a cell."""
+    methods = [one for one in METHODS if any(row.cells[one].text for row in rows)]
+    return Table.of_texts(
+        "",
+        ("conclusion", "where", "published", *methods),
+        [
+            (
+                *(row.conclusion.claim, row.conclusion.where, row.conclusion.published),
+                *(row.cells[method].text for method in methods),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _summary(
+    cards: list[tuple[Document, list[ScorecardRow]]], folder: str = "docs/documents/"
+) -> Table:
+    """How many conclusions of each document hold, by method."""
+    return Table.of_texts(
+        "",
+        ("document", "conclusions", *METHODS, "studies"),
+        [
+            (
+                f"[*{document.title}*]({folder}{document.page}.md), {document.citation}",
+                str(len(rows)),
+                *(_counts(rows, method) for method in METHODS),
+                ", ".join(f"`{study}`" for study in document.studies),
+            )
+            for document, rows in cards
+        ],
+    )
+
+
+def _counts(rows: list[ScorecardRow], method: str) -> str:
+    """`2 hold, 3 in part, 1 not`: the conclusions that a method tests."""
+    standings = [row.cells[method].standing for row in rows]
+    words = {Standing.HOLDS: "hold", Standing.IN_PART: "in part", Standing.FAILS: "not"}
+    counts = {word: standings.count(each) for each, word in words.items()}
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
+def _document(
+    document: Document, rows: list[ScorecardRow], analyses: Mapping[str, Analysis]
+) -> Iterator[str]:
+    yield f"# {document.title}\n"
+    rules = "[the rules](scorecard.md#how-a-cell-is-computed)"
+    yield f"{document.citation}. What holds here; {rules}.\n"
+    yield from markdown.table(_conclusions(rows))
+    yield "## Tables and figures, in the document's order\n"
+    yield from markdown.table(_places(document, analyses))
+    yield "## Where the document contradicts itself\n"
+    slips = [(one.where, one.printed, one.follows) for one in contradictions(document.name)]
+    yield from markdown.table(Table.of_texts("", ("where", "printed", "what follows"), slips))
+    runs = [
+        f"[{analyses[name].study.title}]({name}.md), {analyses[name].terms.adjective}"
+        for name in document.studies
+        if name in analyses
+    ]
+    yield f"The runs: {'; '.join(runs)}.\n"
+
+
+def _places(document: Document, analyses: Mapping[str, Analysis]) -> Table:
+    """Each table and figure with the result of the best method that has it, and the others."""
+    titles: dict[str, str] = {}
+    shown: dict[str, list[str]] = {}
+    for name in document.studies:
+        analysis = analyses.get(name)
+        for place in analysis.study.places if analysis is not None else ():
+            assert analysis is not None
+            titles.setdefault(place.name, place.title)
+            links = shown.setdefault(place.name, [])
+            own = [
+                row for row in analysis.comparisons if place.name in places_in(row.reference.where)
+            ]
+            judged = [row for row in own if row.is_judged]
+            drawn = {figure.title for figure in analysis.study.figures} & set(place.charts)
+            if judged or drawn:
+                holding = sum(row.standing is Standing.HOLDS for row in judged)
+                parts = [f"{holding} of {len(judged)} hold"] if judged else []
+                parts += [plural(len(drawn), "chart")] if drawn else []
+                target = f"{name}.md#{markdown.anchor(place.name)}"
+                links.append(f"[{analysis.terms.adjective}]({target}): {', '.join(parts)}")
+    order = sorted(titles, key=markdown.rank)
+    rows = [
+        (name, titles[name], shown[name][0] if shown[name] else "none", "; ".join(shown[name][1:]))
+        for name in order
+    ]
+    return Table.of_texts("", ("of the document", "shows", "best method", "others"), rows)
