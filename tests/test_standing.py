@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import mean
+from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.published_comparison import Comparison, Standing, compare
 from perpacket_lab.analysis.published_rows import extreme
+from perpacket_lab.analysis.wording import points_in_words
+from perpacket_lab.run import start
 from perpacket_lab.study import library
 from perpacket_lab.study.published import Published
 
@@ -93,3 +98,24 @@ def test_each_published_fact_counts_once(study: str) -> None:
     assert len(set(facts)) == len(facts)
     vectors = [row.quantity.split(".")[1] for row in library.find("sensitivity").published]
     assert len(set(vectors)) == len(vectors)
+
+
+def test_a_run_with_changed_parameters_is_labelled_by_them_and_not_judged(tmp_path: Path) -> None:
+    whole = library.find("osdi06")
+    names = ("W-0-N-N-FCFS-400", "W-4096-P-L-FCFS-400")
+    study = whole.limited_to(tuple(whole.point(name) for name in names))
+    short = (("run.packets", "2000"), ("run.warmup_packets", "500"))
+    for folder, overrides in (("same", short), ("changed", (*short, ("nic.mips", "1000")))):
+        made = start.run(study, tmp_path / folder, seeds=(1, 2), overrides=overrides)
+        found = analyze(study, made)
+        judged = [one for one in found.comparisons if one.is_judged]
+        words = points_in_words(found.study.points)["W-4096-P-L-FCFS-400"]
+        if folder == "same":
+            assert judged
+            assert "nic.mips" not in found.study.title
+        else:
+            assert not judged
+            assert found.study.title.endswith(", with nic.mips=1000")
+            assert "nic.mips=1000" in found.headline
+            assert found.run.commands[0].endswith("--set nic.mips=1000")
+            assert "400 MIPS" not in words

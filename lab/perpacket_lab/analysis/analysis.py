@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis import published_rows, published_score
 from perpacket_lab.analysis.conclusions import Conclusion, conclusions_of
@@ -134,7 +135,17 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
         lambda point: study.is_measured and point not in study.simulated,
     )
     run = facts_of(study, directory, len(observations))
+    changed = changed_parameters(study, configuration)
+    if changed:
+        study = replace(
+            study, title=f"{study.title}, with {changed}", points=tuple(configuration.points)
+        )
     comparisons = tuple(published_rows.compare_all(study, estimates))
+    if changed:
+        comparisons = tuple(
+            row if row.value is None else replace(row, verdict=Verdict.NOT_JUDGED)
+            for row in comparisons
+        )
     contests = tuple(results_of(study.contests, study.points, estimates))
     methods = methods_of(study, estimates)
     summary = summarize(study, directory, estimates) if study.summary else None
@@ -149,7 +160,11 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
         estimates=estimates,
         comparisons=comparisons,
         conclusions=tuple(conclusions_of(comparisons)),
-        headline=headline_of(study, comparisons, methods, changes),
+        headline=(
+            f"This run has other parameters, {changed}, so no published value is judged."
+            if changed
+            else headline_of(study, comparisons, methods, changes)
+        ),
         scores=(*published_score.scores(comparisons, terms_of(study)), runs_score(study, run)),
         disagreements=tuple(published_score.disagreements(comparisons)),
         contests=contests,
@@ -284,6 +299,18 @@ def commands(study: Study, configuration: RunConfiguration) -> list[str]:
     if seeds != study.seeds and not counted:
         lines.append(f"# with the seeds {', '.join(map(str, seeds))}, by the Python library")
     return lines
+
+
+def changed_parameters(study: Study, configuration: RunConfiguration) -> str:
+    """The parameters of a simulation that the command line changed, as `nic.mips=1000`; or empty.
+
+    The number of packets and other parameters of the run change no machine. A measured study is
+    compared only by shares and changes, which hold on any machine.
+    """
+    if study.is_measured:
+        return ""
+    added = _added_overrides(study.points, configuration.points)
+    return ", ".join(f"{name}={value}" for name, value in added if not name.startswith("run."))
 
 
 def _added_overrides(planned: tuple[Point, ...], ran: tuple[Point, ...]) -> list[tuple[str, str]]:

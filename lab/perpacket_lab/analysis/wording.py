@@ -73,7 +73,8 @@ def point_parts(point: Point) -> list[str]:
     match = SHORTHAND.fullmatch(point.configuration)
     if match is None:
         return [factor_in_words(name, level) for name, level in point.factors.items()]
-    workload, mips = WORKLOADS[match["workload"]], f"{match['mips']} MIPS NIC"
+    rate = dict(point.overrides).get("nic.mips", match["mips"])
+    workload, mips = WORKLOADS[match["workload"]], f"{rate} MIPS NIC"
     if match["connections"] == "0":
         return [workload, "no handoff", mips]
     parts = [
