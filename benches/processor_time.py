@@ -1,19 +1,24 @@
 """A profile's busy time by processor over the window less idle, in cases where processors sleep.
 
     .venv/bin/python benches/processor_time.py
-    .venv/bin/python benches/processor_time.py --runs 1 --only ping-pong
+    .venv/bin/python benches/processor_time.py --starts 1 --only ping-pong
+    .venv/bin/python benches/processor_time.py bias
 
 In each case the server runs on processor 0 and its client on processor 1, and both sleep and wake
-often. A processor's yardstick is the window less the `idle` of /proc/stat, exact where
-the tick stops. The program reads it beside the profile. It prints, by processor, the samples
-and the calibrated time over the yardstick, and the samples of the server's process over its
-/proc/PID/schedstat.
+often. Server, client and profiler start anew for each number, because the share of lost samples may
+differ from start to start. A processor's yardstick is the window less the `idle` of /proc/stat,
+exact where the tick stops. The program reads it beside the profile. It prints, by processor, the
+samples before calibration and the calibrated time over the yardstick, and how many are within 3 %
+of it. A processor that was not calibrated has no number, which is `-`. `process` is the time of the
+server's process over its /proc/PID/schedstat.
 
-The cases `duty-long` and `duty-short` have the same true cost: a process that works half of the
-time, in turns of 50 ms and of 50 us. If the samples of the second show less, then a trial of a
-change that makes a server sleep more often is biased.
+`bias` compares processes with the same true cost that sleep differently: they work half of the time
+in turns of 50 ms or of 50 us, or poll between turns of 50 us instead of sleeping. If `process`
+differs between them, a trial of a change that makes a server sleep more often is biased by this
+ratio.
 
-The exit status is 1 if the calibrated time of a processor is more than 3 % from its yardstick.
+The exit status is 1 if the calibrated time of a processor is more than 3 % from its yardstick, or
+if the interval of a bias is outside of 3 %.
 """
 
 from __future__ import annotations
@@ -28,10 +33,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from perpacket.analysis.statistics import unpaired_ratio
 from perpacket.measure import agent
 
 BAR = 0.03
@@ -62,14 +68,19 @@ while True:
 """
 
 DUTY = """
-import os, sys, time
+import os, select, sys, time
 os.sched_setaffinity(0, {int(sys.argv[1])})
-turn_s = float(sys.argv[2])
+turn_s, sleeps = float(sys.argv[2]), sys.argv[3] == "sleep"
 while True:
     end = time.thread_time() + turn_s
     while time.thread_time() < end:
         pass
-    time.sleep(turn_s)
+    if sleeps:
+        time.sleep(turn_s)
+    else:
+        end = time.monotonic() + turn_s
+        while time.monotonic() < end:
+            select.select([], [], [], 0)
 """
 
 GO_TLS = """
@@ -97,6 +108,9 @@ http { access_log off; server { listen 127.0.0.1:PORT; location / { return 200 "
 
 Case = tuple[list[str], list[str]]
 """The commands of the server and of its client, without their processors."""
+
+Rows = dict[str, list[dict[str, float | None]]]
+"""The ratios of each start, by case."""
 
 
 def python(program: str, *arguments: object) -> list[str]:
@@ -154,9 +168,14 @@ def perpacket(_folder: Path) -> Case:
     return [*server, "--listen", listen, "--quiet"], [*load, *options]
 
 
-def duty(turn_s: float) -> Callable[[Path], Case]:
-    """Processes that work and sleep in turns of this length."""
-    return lambda _: (python(DUTY, SERVER_CPU, turn_s), python(DUTY, CLIENT_CPU, turn_s))
+def duty(turn_s: float, wait: str) -> Callable[[Path], Case]:
+    """Processes that work and wait in turns of this length."""
+
+    def case(_folder: Path) -> Case:
+        server, client = (python(DUTY, cpu, turn_s, wait) for cpu in (SERVER_CPU, CLIENT_CPU))
+        return server, client
+
+    return case
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
@@ -165,8 +184,12 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "go-tls": go_tls,
     "node": node,
     "perpacket": perpacket,
-    "duty-long": duty(0.05),
-    "duty-short": duty(5e-5),
+}
+
+DUTIES: dict[str, Callable[[Path], Case]] = {
+    "duty-long": duty(0.05, "sleep"),
+    "duty-short": duty(5e-5, "sleep"),
+    "duty-poll": duty(5e-5, "poll"),
 }
 
 
@@ -208,24 +231,24 @@ def reading(pid: int) -> tuple[float, dict[int, float], float]:
     return time.monotonic(), idle_s(), ran_s(pid)
 
 
-def profiles(pid: int, duration_s: float, frequency: int, runs: int) -> Iterator[dict[str, float]]:
-    """Profile window after window; ratios to the yardsticks by name.
+def started(case: Case, folder: Path, duration_s: float, frequency: int) -> dict[str, float | None]:
+    """Start server, client and profiler; ratios to the yardsticks by name.
 
     The yardsticks are read when a window's line arrives, so they cover the same time as the window.
     The first window only starts them.
     """
-    command = [str(agent.find()), "profile", "--pid", str(pid), "--every", f"{duration_s}s"]
-    length = f"{duration_s * (runs + 1) + 0.1}s"
-    options = ["--duration", length, "--frequency", str(frequency), "--format", "json", "--quiet"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        before = None
-        for line in process.stdout:
+    server, client = case
+    with running(server, SERVER_CPU, folder) as pid, running(client, CLIENT_CPU, folder):
+        command = [str(agent.find()), "profile", "--pid", str(pid), "--every", f"{duration_s}s"]
+        length = f"{2 * duration_s + 0.1}s"
+        options = ["--duration", length, "--frequency", str(frequency), "--format", "json"]
+        with subprocess.Popen([*command, *options, "--quiet"], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            before = reading(pid)
+            line = process.stdout.readline()
             after = reading(pid)
-            # The last window is the rest of the duration, and may be short.
-            if before is not None and after[0] - before[0] > duration_s / 2:
-                yield ratios(json.loads(line), pid, before, after)
-            before = after
+    return ratios(json.loads(line), pid, before, after)
 
 
 def ratios(
@@ -233,49 +256,82 @@ def ratios(
     pid: int,
     before: tuple[float, dict[int, float], float],
     after: tuple[float, dict[int, float], float],
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """The times of a report over the yardsticks between two readings."""
     (began, idle, ran), (ended, idle_after, ran_after) = before, after
     scale = report["window_s"] / (ended - began)
-    found = {}
+    times: dict[str, float | None] = {}
     for row in report["processors"]:
-        cpu = row["cpu"]
+        cpu, factor = row["cpu"], row["calibration"]
         yardstick_s = (ended - began - (idle_after[cpu] - idle[cpu])) * scale
-        found[f"cpu {cpu} run s"] = yardstick_s
-        found[f"cpu {cpu} sampled"] = row["sampled_s"] / yardstick_s
-        if row["calibration"] is not None:
-            found[f"cpu {cpu} calibrated"] = row["sampled_s"] * row["calibration"] / yardstick_s
-    mine = [row for row in report["processes"] if row["pid"] == pid]
-    of_process = sum(row["user_cpu_s"] + row["kernel_cpu_s"] for row in mine)
-    found["process"] = of_process / ((ran_after - ran) * scale)
-    return found
+        sampled = row["sampled_s"] / yardstick_s
+        times[f"cpu {cpu} sampled"] = sampled
+        times[f"cpu {cpu} calibrated"] = None if factor is None else sampled * factor
+    own = [row for row in report["processes"] if row["pid"] == pid]
+    of_process_s = sum(row["user_cpu_s"] + row["kernel_cpu_s"] for row in own)
+    times["process"] = of_process_s / ((ran_after - ran) * scale)
+    return times
+
+
+def measure(cases: dict[str, Callable[[Path], Case]], options: argparse.Namespace) -> Rows:
+    """Start each case several times and print its ratios."""
+    rows: Rows = {}
+    for name, prepare in cases.items():
+        with tempfile.TemporaryDirectory() as folder:
+            case = prepare(Path(folder))
+            length = options.duration, options.frequency
+            rows[name] = [started(case, Path(folder), *length) for _ in range(options.starts)]
+        print(f"{name}: {options.starts} starts", flush=True)
+        for key in sorted({key for row in rows[name] for key in row}):
+            print(f"  {key:<18} {summary([row.get(key) for row in rows[name]])}", flush=True)
+    return rows
+
+
+def summary(values: list[float | None]) -> str:
+    """The range of the values, how many are near 1, and how many are absent."""
+    numbers = sorted(value for value in values if value is not None)
+    near = sum(abs(value - 1) <= BAR for value in numbers)
+    shown = f"{numbers[0]:.3f} to {numbers[-1]:.3f}" if numbers else "-"
+    lacking = len(values) - len(numbers)
+    absent = f", no number in {lacking}" if numbers and lacking else ""
+    return f"{shown}, within {100 * BAR:.0f} %: {near} of {len(numbers)}{absent}"
+
+
+def bias(options: argparse.Namespace) -> bool:
+    """Compare what a profile shows of processes that sleep differently; whether all are alike."""
+    rows = measure(DUTIES, options)
+    shown = {name: [row["process"] or 0.0 for row in of] for name, of in rows.items()}
+    alike = True
+    for name in ("duty-short", "duty-poll"):
+        ratio = unpaired_ratio(shown[name], shown["duty-long"])
+        print(f"{name} over duty-long, of the same true cost: {ratio}")
+        alike = alike and (not ratio.is_bounded or (ratio.low < 1 + BAR and ratio.high > 1 - BAR))
+    return alike
 
 
 def main() -> int:
     """Run the cases and print their ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("part", nargs="?", choices=["cases", "bias"], default="cases")
+    parser.add_argument("--starts", type=int, default=10)
     parser.add_argument("--duration", type=float, default=4.0, help="seconds of a profile")
     parser.add_argument("--frequency", type=int, default=997)
     parser.add_argument("--only", choices=CASES, action="append")
-    arguments = parser.parse_args()
-    print(f"Linux {platform.release()}, {os.cpu_count()} processors, {arguments.frequency} Hz")
-    broken = 0
-    for name in arguments.only or CASES:
-        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-            server, client = CASES[name](Path(folder))
-            pid = stack.enter_context(running(server, SERVER_CPU, Path(folder)))
-            stack.enter_context(running(client, CLIENT_CPU, Path(folder)))
-            length = arguments.duration, arguments.frequency, arguments.runs
-            rows = list(profiles(pid, *length))
-        print(f"{name}: {len(rows)} runs, least to largest")
-        for key in sorted({key for row in rows for key in row}):
-            values = sorted(row[key] for row in rows if key in row)
-            print(f"  {key:<18} {values[0]:.3f} to {values[-1]:.3f}, {len(values)} values")
-            if key.endswith("calibrated"):
-                broken += sum(abs(value - 1) > BAR for value in values)
+    options = parser.parse_args()
+    load = os.getloadavg()[0]
+    print(f"Linux {platform.release()}, {os.cpu_count()} processors, load {load:.1f}")
+    if options.part == "bias":
+        return int(not bias(options))
+    rows = measure({name: CASES[name] for name in options.only or CASES}, options)
+    calibrated = [
+        value
+        for row in (row for of in rows.values() for row in of)
+        for key, value in row.items()
+        if key.endswith("calibrated") and value is not None
+    ]
+    broken = sum(abs(value - 1) > BAR for value in calibrated)
     print(f"calibrated times more than {100 * BAR:.0f} % from their yardstick: {broken}")
-    return 1 if broken else 0
+    return int(broken > 0)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ type Column = (&'static str, fn(&Processor) -> Option<f64>);
 const COLUMNS: [Column; 8] = [
     ("busy %", |row| Some(100.0 * row.run_share)),
     ("calibrated", |row| row.calibration),
-    ("softirq %", |row| Some(100.0 * row.softirq_share)),
+    ("softirq %", |row| Some(100.0 * row.softirq_share?)),
     ("packets", |row| Some(row.packets as f64)),
     ("of all %", |row| Some(100.0 * row.packet_share)),
     ("ns/packet", |row| row.cpu_ns_per_packet),
@@ -124,7 +124,9 @@ fn line(text: &mut String, row: &Processor) {
         .take(LAYERS)
         .map(|(name, share)| format!("{name} {:.0} %", 100.0 * share))
         .collect();
-    let _ = writeln!(text, "  {}", largest.join(", "));
+    // Without a share of softirqs, the samples do not show the processor's time.
+    let shown = row.softirq_share.map_or("-".to_owned(), |_| largest.join(", "));
+    let _ = writeln!(text, "  {shown}");
 }
 
 fn shown(value: Option<f64>) -> String {
@@ -174,13 +176,35 @@ mod tests {
             sampled_s: run_share,
             calibration: None,
             layers: Named(Vec::new()),
-            softirq_share: 0.0,
+            softirq_share: None,
             packets: 0,
             packet_share: 0.0,
             cpu_ns_per_packet: None,
             squeezes: 0,
             drops: 0,
         }
+    }
+
+    #[test]
+    fn a_processor_that_was_not_calibrated_has_no_number() {
+        let of = |softirq_share, ns| {
+            let mut text = String::new();
+            let row = Processor {
+                softirq_share,
+                cpu_ns_per_packet: ns,
+                layers: Named(vec![("tcp".to_owned(), 1.0)]),
+                packets: 100,
+                ..row(3, 0.5)
+            };
+            line(&mut text, &row);
+            text.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let known = of(Some(0.25), Some(900.0));
+        assert_eq!(known[4], "25.00");
+        assert_eq!(known[7..], ["900", "0", "0", "tcp", "100", "%"]);
+        let unknown = of(None, None);
+        assert_eq!((unknown[4].as_str(), unknown[7].as_str()), ("-", "-"));
+        assert_eq!(unknown.last().unwrap(), "-");
     }
 
     #[test]

@@ -112,7 +112,8 @@ impl Known<'_> {
             (weight > 0.0).then(|| (layer.name().to_owned(), part(weight, whole)))
         };
         let received = self.activity.received;
-        let time_ns = if self.counts_time { whole } else { 0.0 };
+        // Without calibration there is no number of its time.
+        let is_known = !self.counts_time || self.calibration.factor.is_some();
         Processor {
             cpu: self.cpu,
             run_s: self.activity.run_s(),
@@ -120,10 +121,11 @@ impl Known<'_> {
             sampled_s: self.calibration.sampled_s,
             calibration: self.calibration.factor,
             layers: Named(measured_layers().filter_map(layer).collect()),
-            softirq_share: part(self.sums.softirq, whole),
+            softirq_share: is_known.then(|| part(self.sums.softirq, whole)),
             packets: received.packets,
             packet_share: part(received.packets as f64, all_packets as f64),
-            cpu_ns_per_packet: per(time_ns, received.packets).filter(|_| self.counts_time),
+            cpu_ns_per_packet: per(whole, received.packets)
+                .filter(|_| self.counts_time && is_known),
             squeezes: received.squeezes,
             drops: received.drops,
         }
@@ -140,17 +142,16 @@ pub(crate) fn closure(passes: &Passes<'_>) -> Option<Closure> {
         return None;
     }
     let profile_cpu_s = pass.tally.busy() / SECOND_NS;
-    let sampled = pass.tally.processors.values();
+    let processors = pass.tally.processors.values();
+    let sampled = processors.map(|(_, calibration)| calibration.sampled_s);
+    // The kernel's accounts have no samples of a processor.
+    let sampled_s = Some(sampled.sum()).filter(|&sampled_s: &f64| sampled_s > 0.0);
     Some(Closure {
         profile_cpu_s,
         stat_cpu_s,
         difference: profile_cpu_s / stat_cpu_s - 1.0,
         resolution: error_s / stat_cpu_s,
-        sampled_cpu_s: if pass.tally.processors.is_empty() {
-            profile_cpu_s
-        } else {
-            sampled.map(|(_, calibration)| calibration.sampled_s).sum()
-        },
+        sampled_cpu_s: sampled_s.unwrap_or(profile_cpu_s),
     })
 }
 
@@ -166,7 +167,7 @@ fn loads(queues: &[Queue], processors: &[Processor]) -> impl Iterator<Item = Que
         QueueLoad {
             interrupts: queue.interrupts(),
             served_by,
-            softirq_share: row.map(|row| row.softirq_share),
+            softirq_share: row.and_then(|row| row.softirq_share),
             queue: queue.clone(),
         }
     })
@@ -231,7 +232,7 @@ mod tests {
             sampled_s: run_share,
             calibration: None,
             layers: Named(Vec::new()),
-            softirq_share: 0.0,
+            softirq_share: Some(0.0),
             packets,
             packet_share: part(packets as f64, all as f64),
             cpu_ns_per_packet: None,

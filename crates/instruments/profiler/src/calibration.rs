@@ -11,8 +11,12 @@ use crate::count::ProcessorActivity;
 use crate::passes::SECOND_NS;
 use crate::tally::Tally;
 
-/// Smallest number of busy samples that is scaled. Fewer do not show the layers of the run time.
+/// Smallest number of busy samples that any factor may scale. Fewer do not show the layers of a run
+/// time of which they are a small part.
 const MIN_SAMPLES: u64 = 20;
+
+/// Largest factor of fewer samples.
+const MAX_FACTOR_OF_FEW: f64 = 2.0;
 
 /// Shortest run time that is known well enough: ten times its largest error.
 const MIN_RUN_S: f64 = 10.0 * ProcessorActivity::RESOLUTION_S;
@@ -28,6 +32,8 @@ pub struct Calibration {
     pub activity: Option<ProcessorActivity>,
     /// The factor of each busy sample; `None` if the samples were not calibrated.
     pub factor: Option<f64>,
+    /// Whether the busy samples were left out, because they are too few for the run time.
+    pub is_excluded: bool,
 }
 
 impl Calibration {
@@ -37,9 +43,14 @@ impl Calibration {
         let sampled_ns = tally.busy();
         let idle_ns = tally.idle();
         let run_s = activity.map_or(0.0, |activity| activity.run_s());
-        let is_scaled = run_s >= MIN_RUN_S && tally.busy_samples >= MIN_SAMPLES && sampled_ns > 0.0;
-        let factor = is_scaled.then(|| run_s * SECOND_NS / sampled_ns);
-        if let Some(factor) = factor {
+        let is_known = run_s >= MIN_RUN_S;
+        let factor = (is_known && sampled_ns > 0.0)
+            .then(|| run_s * SECOND_NS / sampled_ns)
+            .filter(|&factor| tally.busy_samples >= MIN_SAMPLES || factor <= MAX_FACTOR_OF_FEW);
+        let is_excluded = is_known && factor.is_none();
+        if is_excluded {
+            tally.scale(0.0, |layer| layer != Layer::Idle);
+        } else if let Some(factor) = factor {
             tally.scale(factor, |layer| layer != Layer::Idle);
         }
         if let Some(activity) = activity {
@@ -55,6 +66,7 @@ impl Calibration {
             sampled_idle_s: idle_ns / SECOND_NS,
             activity,
             factor,
+            is_excluded,
         }
     }
 
@@ -78,6 +90,19 @@ mod tests {
     use crate::capture::{Record, Sample};
     use crate::tally::{Collector, Detail, busy};
 
+    /// A sample of 1 ms of user code on CPU 0.
+    const SAMPLE: Sample<'_> = Sample {
+        time_ns: 0,
+        cpu: 0,
+        pid: 9,
+        tid: 9,
+        weight: 1_000_000,
+        cgroup: None,
+        user: true,
+        address: 0x1000,
+        chain: &[],
+    };
+
     /// Samples of 1 ms: `user` of them in user code, and `idle` in the idle loop.
     fn sampled(collector: &mut Collector, cpu: u32, user: u64, idle: u64) {
         for number in 0..user + idle {
@@ -86,12 +111,8 @@ mod tests {
                 time_ns: number * 1_000_000,
                 cpu,
                 pid: if is_user { 9 } else { 0 },
-                tid: 9,
-                weight: 1_000_000,
-                cgroup: None,
                 user: is_user,
-                address: 0x1000,
-                chain: &[],
+                ..SAMPLE
             }));
         }
     }
@@ -121,15 +142,54 @@ mod tests {
         assert!((factor(0).unwrap() - 1.0).abs() < 1e-9);
         assert!((factor(1).unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(factor(2), None);
+        let of = |cpu: usize| (tally.processors[&cpu].1.is_excluded, busy(&tally.processors[&cpu].0));
+        assert_eq!(of(2), (true, 0.0));
         for cpu in [0, 1] {
             assert!((busy(&tally.processors[&cpu].0) - 1.5e9).abs() < 1.0);
         }
-        assert!((tally.busy() - 3.003e9).abs() < 1.0);
+        assert!((tally.busy() - 3e9).abs() < 1.0);
         assert!((tally.idle() - 8.5e9).abs() < 1.0);
         let codes: f64 = tally.codes.values().map(|weight| weight.weight).sum();
-        assert!((codes - 3.003e9 - 2.5e9).abs() < 1.0);
+        assert!((codes - 3e9 - 2.5e9).abs() < 1.0);
         let difference = |cpu: usize| tally.processors[&cpu].1.difference().unwrap();
         assert!((difference(1) + 2.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn few_samples_are_scaled_if_they_nearly_show_the_run_time() {
+        let rules = Rules::builtin().unwrap();
+        let attributor = Attributor::new(KernelSymbols::default(), rules, BTreeSet::new());
+        let mut collector = Collector::new(attributor, None, Detail::Files);
+        collector.begin(EventKind::CpuNs);
+        for number in 0..12 {
+            collector.add(&Record::Sample(Sample {
+                time_ns: number,
+                weight: 10_000_000,
+                ..SAMPLE
+            }));
+        }
+        let tally = collector.end(&BTreeMap::from([(0, activity(3.85))]));
+        assert!((tally.processors[&0].1.factor.unwrap() - 1.25).abs() < 1e-9);
+        assert!((tally.busy() - 0.15e9).abs() < 1.0);
+    }
+
+    #[test]
+    fn accounts_without_samples_are_not_calibrated() {
+        let rules = Rules::builtin().unwrap();
+        let attributor = Attributor::new(KernelSymbols::default(), rules, BTreeSet::new());
+        let mut collector = Collector::new(attributor, None, Detail::Files);
+        collector.begin(EventKind::CpuNs);
+        for (layer, weight) in [(Layer::User, 1_500_000_000), (Layer::Idle, 2_500_000_000)] {
+            collector.add(&Record::Account {
+                time_ns: 0,
+                layer,
+                weight,
+            });
+        }
+        let tally = collector.end(&BTreeMap::from([(0, activity(2.5))]));
+        assert!((tally.busy() - 1.5e9).abs() < 1.0);
+        assert!((tally.idle() - 2.5e9).abs() < 1.0);
+        assert_eq!(tally.processors[&0].1, Calibration::default());
     }
 
     #[test]

@@ -164,9 +164,9 @@ fn about_processors(passes: &[PassResult], limits: &mut Vec<String>) {
             activity.run_s()
         );
         match (far, calibration.factor) {
+            _ if calibration.is_excluded => sparse.push(row),
             (Some(_), Some(factor)) => corrected.push(format!("{row}, times {factor:.2}")),
-            (Some(_), None) => sparse.push(row),
-            (None, _) => {}
+            (_, _) => {}
         }
         let is_idle = activity.idle_s > MISSING_NOTABLE * activity.window_s;
         if is_idle && calibration.sampled_idle_s < UNSAMPLED * activity.idle_s {
@@ -182,8 +182,8 @@ fn about_processors(passes: &[PassResult], limits: &mut Vec<String>) {
     }
     if !sparse.is_empty() {
         limits.push(format!(
-            "these processors have too few samples for their run time, and were not corrected ({}): \
-             sample longer or more often",
+            "these processors have too few samples for their run time ({}): they have no number, and are \
+             in no sum and no share; sample longer or more often",
             shortened(&sparse)
         ));
     }

@@ -178,17 +178,17 @@ pub struct Processor {
     /// Busy time according to its samples.
     pub sampled_s: f64,
     /// The factor by which its busy samples were multiplied, so that they sum to `run_s`. Absent if
-    /// it had too few samples or ran too short a time; then its costs are those of the samples.
+    /// it ran less than 0.1 s, or had too few samples for its run time, which then are in no sum.
     pub calibration: Option<f64>,
-    /// Share of each layer in its busy time, without zeros.
+    /// Share of each layer in its busy samples, without zeros.
     pub layers: Named<f64>,
-    /// Share of softirqs in its busy time.
-    pub softirq_share: f64,
+    /// Share of softirqs in its busy time. Absent without calibration.
+    pub softirq_share: Option<f64>,
     /// Packets that it received in softirqs, loopback included.
     pub packets: u64,
     /// Its share of the packets that all processors received.
     pub packet_share: f64,
-    /// Its busy time for each packet that it received.
+    /// Its busy time for each packet that it received. Absent without calibration.
     pub cpu_ns_per_packet: Option<f64>,
     /// How many times the softirq `NET_RX` stopped before its work was done.
     pub squeezes: u64,

@@ -458,6 +458,8 @@ impl Collector {
     pub fn end(&mut self, activity: &BTreeMap<usize, ProcessorActivity>) -> Tally {
         let event = self.tally.event;
         let mut all = std::mem::replace(&mut self.tally, Tally::new(event));
+        // The kernel's accounts are no samples of a processor.
+        let is_sampled = event == EventKind::CpuNs && !self.by_cpu.is_empty();
         // A processor without samples still has its idle time.
         for &cpu in activity.keys() {
             self.by_cpu
@@ -466,8 +468,7 @@ impl Collector {
         }
         for (cpu, mut tally) in std::mem::take(&mut self.by_cpu) {
             let cpu = cpu as usize;
-            let is_time = event == EventKind::CpuNs;
-            let activity = activity.get(&cpu).copied().filter(|_| is_time);
+            let activity = activity.get(&cpu).copied().filter(|_| is_sampled);
             let calibration = Calibration::apply(&mut tally, activity);
             all.processors.insert(cpu, (tally.sums, calibration));
             all.absorb(tally);
