@@ -219,7 +219,9 @@ impl<T> Patterns<T> {
             Some(stem) => (stem, true),
             None => (pattern, false),
         };
-        if (stem.is_empty() && !is_prefix) || stem.contains('*') {
+        // Go's methods of pointers have a star of their own: `runtime.(*mspan).sweep`.
+        let has_inner_star = stem.replace("(*", "").contains('*');
+        if (stem.is_empty() && !is_prefix) || has_inner_star {
             return Err(format!("`{pattern}`: expected a name, or a prefix and `*`"));
         }
         let is_repeated = if is_prefix {
@@ -562,6 +564,10 @@ mod tests {
                 Some("database"),
             ),
             (Clue::File("/opt/shop/shop.so"), None),
+            (
+                Clue::Function("runtime.(*mspan).sweep"),
+                Some("garbage collector"),
+            ),
             (
                 Clue::Function("rustls::conn::ConnectionCommon"),
                 Some("tls"),
