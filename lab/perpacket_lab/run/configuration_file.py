@@ -66,6 +66,7 @@ class StoppingModel(BaseModel):
     quantity: str
     within: float = Field(gt=0)
     least: int = Field(ge=2)
+    in_time_order: bool = False
 
 
 class PointModel(BaseModel):
@@ -133,7 +134,7 @@ def resolve(
         points,
         study.confidence,
         study.order,
-        study.stopping,
+        study.stopping and replace(study.stopping, in_time_order=study.is_measured),
         study.definition,
     )
 

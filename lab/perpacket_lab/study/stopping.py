@@ -8,6 +8,10 @@ uninterrupted one.
 Such a rule prefers intervals that are narrow by chance: they contain the true value a little less
 often than stated (Law and Kelton, *Simulation Modeling and Analysis*, section 9.4.1). The effect is
 smaller with more runs before the first check.
+
+Measured runs of a point follow each other in time, so neighbours may be alike. The correlation is
+that of the point's own runs: that of all points would depend on how many runs the others have, and
+so on interruptions.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, mean
+from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, mean, neighbour_correlation
 
 LEAST_RUNS = 3
 """The least number of runs before the first check: two runs are too often alike by chance."""
@@ -33,6 +37,8 @@ class Stopping:
     within: float
     least: int
     confidence: float = DEFAULT_CONFIDENCE
+    in_time_order: bool = False
+    """Whether the runs are measured one after another, so that neighbours may be alike."""
 
 
 def is_narrow(rule: Stopping, values: Sequence[float | None]) -> bool:
@@ -40,7 +46,8 @@ def is_narrow(rule: Stopping, values: Sequence[float | None]) -> bool:
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values) or len(numbers) < max(2, rule.least):
         return False
-    interval = mean(numbers, rule.confidence)
+    correlation = neighbour_correlation([numbers]) if rule.in_time_order else 0.0
+    interval = mean(numbers, rule.confidence, correlation=correlation)
     return (interval.high - interval.low) / 2 <= rule.within * abs(interval.value)
 
 
