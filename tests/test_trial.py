@@ -63,6 +63,32 @@ def of_an_option(difference: float, null: float) -> list[Window]:
     ]
 
 
+def test_a_processor_that_lost_samples_counts_its_run_time() -> None:
+    """Samples that fall short of the run time must not make a side of a trial look cheaper."""
+
+    def processor(cpu: int, run_s: float, sampled_s: float) -> dict[str, object]:
+        layers = {"tcp": 0.75, "other": 0.25} if sampled_s else {}
+        return {"cpu": cpu, "run_s": run_s, "sampled_s": sampled_s, "layers": layers}
+
+    slice_: dict[str, object] = {
+        "window_s": 0.1,
+        # The second processor lost half of its samples. The third ran too short a time to know.
+        "processors": [processor(0, 0.1, 0.1), processor(1, 0.06, 0.03), processor(2, 0.01, 0.004)],
+        "total": {"cpu_s": 0.134},
+        "layers": {"tcp": {"cpu_s": 0.1005}, "other": {"cpu_s": 0.0335}},
+        "closure": {"profile_cpu_s": 0.134},
+    }
+    window = windows.measured(0, 0, [slice_] * 10, None)
+    assert window.cpu_s == pytest.approx(1.64)
+    assert window.layers == pytest.approx({"tcp": 1.23, "other": 0.41})
+    # Passes of other events took half of each slice.
+    halved = slice_ | {"total": {"cpu_s": 0.268}}
+    assert windows.measured(0, 0, [halved] * 10, None).cpu_s == pytest.approx(3.28)
+    # The kernel's accounts have no samples of a processor.
+    accounts = slice_ | {"processors": [processor(0, 0.1, 0.0)]}
+    assert windows.measured(0, 0, [accounts] * 10, None).cpu_s == pytest.approx(1.34)
+
+
 def test_an_option_is_judged_by_how_far_servers_without_a_change_differ() -> None:
     """The interval of 3 % excludes zero, but two servers with the same options differ by 5 %."""
     small = effects(of_an_option(0.03, 0.05))
