@@ -200,6 +200,40 @@ def test_a_token_bucket_is_the_limit_and_requests_are_counted_in_the_namespace(
 
 
 @pytest.mark.live
+@pytest.mark.parametrize(("option", "is_advised"), [("http-server-close", True), ("", False)])
+def test_a_proxy_that_closes_its_connections_to_the_server_is_told_to_keep_them(
+    bed: Bed, programs: str, site: Path, option: str, is_advised: bool
+) -> None:
+    need("perf")
+    haproxy = program("haproxy")
+    subprocess.run(["ip", "-n", bed.server, "link", "set", "lo", "up"], check=True)
+    behind = "127.0.0.1:7006"
+    web = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", behind)
+    bed.wait_for(web, 7006)
+    file = site / "haproxy.cfg"
+    file.write_text(
+        "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n"
+        f"  timeout server 60s\n{f'  option {option}' if option else ''}\n"
+        f"frontend front\n  bind {SERVER}:7005\n  default_backend back\n"
+        f"backend back\n  server web {behind}\n"
+    )
+    pid = bed.start(bed.server, haproxy, "-db", "-f", str(file))
+    bed.wait_for(pid, 7005)
+    load(bed, programs, f"http://{SERVER}:7005/small.html")
+    seen = observation.observe(2.0, pid, "", f"http://{behind}/.perpacket/report")
+    report = advise(seen)
+    assert seen.profile.number("requests") > 100
+    if seen.profile.too_few_samples:
+        skip("perf", "the profile has too few samples")
+    reasons = {one.change.name: one.reason for one in report.not_applicable}
+    assert "accepts 0.0" in reasons["connection-reuse"]
+    advised = {one.change.name: one.evidence for one in report.advice}
+    assert ("upstream-reuse" in advised) == is_advised, (advised, reasons)
+    text = advised["upstream-reuse"] if is_advised else reasons["upstream-reuse"]
+    assert ("opens 1.0" if is_advised else "opens 0.0") in text
+
+
+@pytest.mark.live
 def test_advice_changes_no_setting_that_can_be_read(bed: Bed, programs: str, site: Path) -> None:
     listen = f"{SERVER}:7004"
     pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
