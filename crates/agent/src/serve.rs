@@ -11,7 +11,7 @@ use serde::Serialize;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::status::{Failure, Status};
 use crate::verb::Verb;
 use crate::{stop, table};
@@ -78,9 +78,7 @@ fn print_cgi_page(_: CgiSpec, _: &Output) -> Result<Status, Failure> {
     let peer: IpAddr = variable("REMOTE_ADDR")?.parse().map_err(Failure::usage)?;
     let page = cgi_page(&root, query.as_bytes(), peer)
         .map_err(|error| Failure::failed(format!("query {query}: {error}")))?;
-    std::io::stdout()
-        .write_all(&page)
-        .map_err(|error| Failure::failed(format!("standard output: {error}")))?;
+    output::write_bytes(&page)?;
     Ok(Status::Done)
 }
 

@@ -20,6 +20,9 @@ pub enum Status {
     Failed = 4,
     /// A signal ended the run; its results until then were printed.
     Interrupted = 130,
+    /// The reader of standard output closed it. A shell reports this number for a program that
+    /// SIGPIPE ended.
+    Unread = 141,
 }
 
 impl From<Status> for ExitCode {
@@ -60,6 +63,11 @@ impl Failure {
         Self::new(Status::Unmet, message)
     }
 
+    /// Nobody reads the output. This is no error, so nothing is printed.
+    pub fn unread() -> Self {
+        Self::new(Status::Unread, "")
+    }
+
     /// Adds the next step.
     #[must_use]
     pub fn with_hint(mut self, hint: impl fmt::Display) -> Self {
@@ -77,6 +85,9 @@ impl Failure {
 
     /// Prints the error, a blank line and the hint on standard error.
     pub fn print(&self) {
+        if self.status == Status::Unread {
+            return;
+        }
         message!("error: {}", as_typed(&self.message));
         if let Some(hint) = &self.hint {
             message!("\nhint: {}", as_typed(hint));

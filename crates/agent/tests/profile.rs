@@ -226,6 +226,71 @@ fn the_error_of_a_failed_command_follows_its_profile() {
     assert!(error_of(&output).contains("/nowhere/program: cannot be started"));
 }
 
+/// The output of a shell's script in a mount namespace of its own; `None` without the right to it.
+fn with_own_mounts(script: &str) -> Option<std::process::Output> {
+    let run = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script]);
+        command.output().unwrap()
+    };
+    if !run("mount -t tmpfs none /mnt").status.success() {
+        skip("netns", "no file system can be mounted in a namespace");
+        return None;
+    }
+    Some(run(script))
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_file() {
+    if lacks_perf() {
+        return;
+    }
+    let script = format!(
+        "mount -t tmpfs -o size=8k none /mnt && echo old > /mnt/old.pb.gz && \
+         head -c 4096 /dev/zero > /mnt/full; \
+         for file in new old; do {AGENT} profile --duration 0.3 --pprof /mnt/$file.pb.gz > /dev/null; \
+         echo $?; done; cd /mnt; ls -A; cat old.pb.gz"
+    );
+    let Some(output) = with_own_mounts(&script) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = error_of(&output);
+    assert_eq!(text, "4\n4\nfull\nold.pb.gz\nold\n", "{errors}");
+    assert!(
+        errors.contains("--pprof /mnt/new.pb.gz: No space left"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_machine_without_sysfs_is_named_by_its_path() {
+    let script = format!("mount -t tmpfs none /sys && {AGENT} profile --duration 0.3");
+    let Some(output) = with_own_mounts(&script) else {
+        return;
+    };
+    let errors = error_of(&output);
+    assert_eq!(output.status.code(), Some(4), "{errors}");
+    assert!(
+        errors.contains("/sys/devices/system/cpu/online: No such file"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_reader_that_ends_is_no_error() {
+    if lacks_perf() {
+        return;
+    }
+    for (options, status) in [("--every 0.1s --duration 20s", 141), ("--duration 0.5s", 0)] {
+        let script = format!("({AGENT} profile {options}; echo $? >&2) | head -c 1");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let errors = error_of(&output);
+        let last = errors.trim_end();
+        assert_eq!(last.parse(), Ok(status), "{options}: {errors}");
+    }
+}
+
 #[test]
 fn an_error_in_the_rules_names_the_line() {
     let place = tempfile::tempdir().unwrap();

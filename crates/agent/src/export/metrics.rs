@@ -5,7 +5,7 @@
 
 use perpacket_cost::{Directions, Kind, Layer, PerKind};
 use perpacket_profiler::count::Interface;
-use perpacket_profiler::tally::measured_layers;
+use perpacket_profiler::sums::measured_layers;
 use perpacket_profiler::watch::Totals;
 
 use super::request_total::Requests;

@@ -125,7 +125,9 @@ fn line(text: &mut String, row: &Processor) {
         .map(|(name, share)| format!("{name} {:.0} %", 100.0 * share))
         .collect();
     // Without a share of softirqs, the samples do not show the processor's time.
-    let shown = row.softirq_share.map_or("-".to_owned(), |_| largest.join(", "));
+    let shown = row
+        .softirq_share
+        .map_or("-".to_owned(), |_| largest.join(", "));
     let _ = writeln!(text, "  {shown}");
 }
 
@@ -197,7 +199,9 @@ mod tests {
                 ..row(3, 0.5)
             };
             line(&mut text, &row);
-            text.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>()
+            text.split_ascii_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
         let known = of(Some(0.25), Some(900.0));
         assert_eq!(known[4], "25.00");

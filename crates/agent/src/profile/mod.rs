@@ -4,16 +4,14 @@ pub mod by_cpu;
 mod self_check;
 mod table;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use perpacket_profiler::recording::{self, Traffic};
 use perpacket_profiler::settings::DEFAULT_DURATION;
 use perpacket_profiler::spec::{Division, Spec, Taxonomy};
 use perpacket_profiler::{End, Fault, ProfileError, Profiler, Report};
 
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, ResultFile};
 use crate::status::{Failure, Status};
 use crate::stop;
 use crate::verb::Verb;
@@ -78,8 +76,8 @@ fn once(
     output: &Output,
 ) -> Result<End, Failure> {
     // Create the file before the run, so that a wrong name fails at once.
-    let folded = StackFile::create("folded", spec.folded.as_deref())?;
-    let pprof = StackFile::create("pprof", spec.pprof.as_deref())?;
+    let folded = ResultFile::of("folded", spec.folded.as_deref())?;
+    let pprof = ResultFile::of("pprof", spec.pprof.as_deref())?;
     if output.shows_progress() && spec.command.is_empty() {
         let length = spec.duration.map_or(DEFAULT_DURATION, |time| time.0);
         message!(
@@ -91,18 +89,18 @@ fn once(
     // Print the report first, so that a full disk does not lose it.
     print_report(spec, &report, output)?;
     if let Some(file) = folded {
-        file.write(|out| profiler.write_folded(out))?;
+        file.write_by(|out| profiler.write_folded(out))?;
     }
     if let Some(file) = pprof {
-        file.write(|out| profiler.write_pprof(out))?;
+        file.write_by(|out| profiler.write_pprof(out))?;
     }
     Ok(end)
 }
 
 /// Prints the profile of a file of `perf record`.
 fn recorded(spec: &Spec, file: &Path, output: &Output) -> Result<Status, Failure> {
-    let folded = StackFile::create("folded", spec.folded.as_deref())?;
-    let pprof = StackFile::create("pprof", spec.pprof.as_deref())?;
+    let folded = ResultFile::of("folded", spec.folded.as_deref())?;
+    let pprof = ResultFile::of("pprof", spec.pprof.as_deref())?;
     let traffic = match (spec.packets, spec.links.as_deref()) {
         (Some(packets), _) => Traffic::Packets(packets),
         (None, Some([before, after])) => Traffic::Links(before.clone(), after.clone()),
@@ -118,10 +116,10 @@ fn recorded(spec: &Spec, file: &Path, output: &Output) -> Result<Status, Failure
     })?;
     print_report(spec, &recorded.report, output)?;
     if let Some(file) = folded {
-        file.write(|out| recorded.write_folded(out))?;
+        file.write_by(|out| recorded.write_folded(out))?;
     }
     if let Some(file) = pprof {
-        file.write(|out| recorded.write_pprof(out))?;
+        file.write_by(|out| recorded.write_pprof(out))?;
     }
     Ok(Status::Done)
 }
@@ -137,36 +135,4 @@ fn print_report(spec: &Spec, report: &Report, output: &Output) -> Result<(), Fai
         }
     }
     Ok(())
-}
-
-/// A file of stacks that an option names.
-struct StackFile {
-    option: &'static str,
-    path: PathBuf,
-    file: File,
-}
-
-impl StackFile {
-    /// Creates the file, if the option has one.
-    fn create(option: &'static str, path: Option<&Path>) -> Result<Option<Self>, Failure> {
-        let Some(path) = path else { return Ok(None) };
-        let path = path.to_owned();
-        match File::create(&path) {
-            Ok(file) => Ok(Some(Self { option, path, file })),
-            Err(error) => Err(Failure::usage(unwritable(option, &path, &error))
-                .with_hint("name a file in a folder that you may write to")),
-        }
-    }
-
-    fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
-        let mut out = BufWriter::new(self.file);
-        write(&mut out).and_then(|()| out.flush()).map_err(|error| {
-            Failure::failed(unwritable(self.option, &self.path, &error))
-                .with_hint("name a file on a disk with free space; the report is complete")
-        })
-    }
-}
-
-fn unwritable(option: &str, path: &Path, error: &io::Error) -> String {
-    format!("--{option} {}: {error}", path.display())
 }

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use perpacket_cost::{Charge, Clue, EventKind, Layer};
 
+use crate::collector::Collector;
 use crate::folded::{self, Names};
 use crate::passes::{Passes, part};
-use crate::process::{GENERATED, ObjectId, file_name};
+use crate::process::{GENERATED, Place, file_name};
 use crate::report::{Cost, Named, Parts, ProcessTime, SymbolShare};
-use crate::tally::{Code, Collector, Tally};
+use crate::tally::{Code, Tally};
 
 /// Longest list of functions or processes.
 const TOP: usize = 12;
 
 /// The name of the kernel, the module or the file to which code belongs.
-fn module_name(collector: &Collector, code: Code) -> Option<String> {
+fn module_name(collector: &Collector, code: &Code) -> Option<String> {
     match code {
-        Code::Kernel(number) => {
-            let stack = collector.stack(number);
+        Code::Kernel(stack) => {
             if stack.charge.layer == Layer::Idle {
                 return None;
             }
@@ -26,9 +26,7 @@ fn module_name(collector: &Collector, code: Code) -> Option<String> {
             let module = module.and_then(|&id| symbols.module(id));
             Some(module.map_or_else(|| "[kernel]".to_owned(), |name| format!("[{name}]")))
         }
-        Code::User(Some((object, _))) => {
-            Some(file_name(collector.processes().object(object)).to_owned())
-        }
+        Code::User(Some(place)) => Some(file_name(place.file.path()).to_owned()),
         Code::User(None) => Some(GENERATED.to_owned()),
     }
 }
@@ -36,7 +34,7 @@ fn module_name(collector: &Collector, code: Code) -> Option<String> {
 pub(crate) fn modules(passes: &Passes<'_>, collector: &Collector) -> Named<Cost> {
     by_name(passes, |tally| {
         let mut sums = HashMap::new();
-        for (&(pid, code), weight) in &tally.codes {
+        for (&(pid, ref code), weight) in &tally.codes {
             let hidden_idle = pid == 0 && collector.attributor().symbols().is_empty();
             if let Some(name) = module_name(collector, code).filter(|_| !hidden_idle) {
                 *sums.entry(name).or_insert(0.0) += weight.weight;
@@ -54,20 +52,21 @@ pub(crate) fn parts(passes: &Passes<'_>, collector: &Collector) -> Parts {
     let mut unclaimed: HashMap<String, f64> = HashMap::new();
     let costs = by_name(passes, |tally| {
         let names = folded::names(tally, collector);
-        let mut by_thread: HashMap<(u32, Code), f64> = HashMap::new();
+        let mut by_thread: HashMap<(u32, &Code), f64> = HashMap::new();
         let mut sums = HashMap::new();
         for ((pid, code, part), weight) in &tally.threads {
             *sums.entry(part.clone()).or_insert(0.0) += weight;
-            *by_thread.entry((*pid, *code)).or_default() += weight;
+            *by_thread.entry((*pid, code)).or_default() += weight;
         }
-        for (key, weight) in &tally.codes {
-            let (Code::User(location), Layer::User) = (key.1, weight.charge.layer) else {
+        for ((pid, code), weight) in &tally.codes {
+            let (Code::User(place), Layer::User) = (code, weight.charge.layer) else {
                 continue;
             };
-            let left = weight.weight - by_thread.get(key).copied().unwrap_or(0.0);
-            let part = part_of(collector, &names, location);
+            let in_threads = by_thread.get(&(*pid, code)).copied().unwrap_or(0.0);
+            let left = weight.weight - in_threads;
+            let part = part_of(collector, &names, place.as_ref());
             if part.is_none() {
-                let module = module_name(collector, key.1).unwrap_or_default();
+                let module = module_name(collector, code).unwrap_or_default();
                 *unclaimed.entry(module).or_default() += left;
             }
             let name = part.unwrap_or(UNCLAIMED).to_owned();
@@ -88,15 +87,11 @@ pub(crate) fn parts(passes: &Passes<'_>, collector: &Collector) -> Parts {
 }
 
 /// The part of the application to which a rule assigns user code, if there is such a rule.
-fn part_of<'a>(
-    collector: &'a Collector,
-    names: &Names,
-    location: Option<(ObjectId, u64)>,
-) -> Option<&'a str> {
+fn part_of<'a>(collector: &'a Collector, names: &Names, place: Option<&Place>) -> Option<&'a str> {
     let rules = collector.attributor().rules();
-    let location = location?;
-    let path = collector.processes().object(location.0);
-    let name = names.get(&location).map(String::as_str);
+    let place = place?;
+    let path = place.file.path();
+    let name = names.get(place).map(String::as_str);
     if path == GENERATED {
         let compiled = name.and_then(|name| rules.part(Clue::Generated(name)));
         return compiled.or_else(|| rules.part(Clue::File(path)));
@@ -145,7 +140,7 @@ pub(crate) fn processes(passes: &Passes<'_>, collector: &Collector) -> Vec<Proce
         return Vec::new();
     };
     let mut times: HashMap<u32, (f64, f64)> = HashMap::new();
-    for (&(pid, code), weight) in pass.tally.codes.iter().filter(|((pid, _), _)| *pid != 0) {
+    for (&(pid, ref code), weight) in pass.tally.codes.iter().filter(|((pid, _), _)| *pid != 0) {
         let time = times.entry(pid).or_default();
         match code {
             Code::User(_) => time.0 += weight.weight,
@@ -183,9 +178,8 @@ pub(crate) fn top_leaves(
 ) -> Vec<SymbolShare> {
     let symbols = collector.attributor().symbols();
     let mut sums: HashMap<&str, f64> = HashMap::new();
-    for (&(pid, code), weight) in &tally.codes {
-        let Code::Kernel(number) = code else { continue };
-        let stack = collector.stack(number);
+    for (&(pid, ref code), weight) in &tally.codes {
+        let Code::Kernel(stack) = code else { continue };
         let is_idle = stack.charge.layer == Layer::Idle || (pid == 0 && symbols.is_empty());
         if is_idle || !chosen(&stack.charge) {
             continue;
@@ -221,9 +215,9 @@ mod tests {
     use super::*;
     use crate::attribute::Attributor;
     use crate::capture::{Record, Sample};
+    use crate::collector::{Detail, Server};
     use crate::count::Activity;
     use crate::passes::PassResult;
-    use crate::tally::{Detail, Server};
 
     /// Adds a sample of this process, because a test can name only the threads of its own process.
     fn sampled(collector: &mut Collector, address: u64) {

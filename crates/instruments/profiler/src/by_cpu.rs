@@ -11,7 +11,7 @@ use crate::count::{self, ProcessorActivity, Queue};
 use crate::error::ProfileError;
 use crate::passes::{PassResult, Passes, SECOND_NS, part, per};
 use crate::report::{Closure, Named, Processor, QueueLoad};
-use crate::tally::{Sums, busy, measured_layers};
+use crate::sums::{Sums, busy, measured_layers};
 
 /// Packets of a processor over its fair share, from which it receives too many.
 const UNFAIR: f64 = 1.5;

@@ -13,7 +13,7 @@ use crate::tally::Tally;
 
 /// Smallest number of busy samples that any factor may scale. Fewer do not show the layers of a run
 /// time of which they are a small part.
-const MIN_SAMPLES: u64 = 20;
+pub(crate) const MIN_SAMPLES: u64 = 20;
 
 /// Largest factor of fewer samples.
 const MAX_FACTOR_OF_FEW: f64 = 2.0;
@@ -37,8 +37,9 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Scales the sums of one processor, whose event is processor time.
-    pub fn apply(tally: &mut Tally, activity: Option<ProcessorActivity>) -> Self {
+    /// Scales the sums of one processor, whose event is processor time. Fewer than `fewest` busy
+    /// samples are left out, unless they nearly sum to the run time.
+    pub fn apply(tally: &mut Tally, activity: Option<ProcessorActivity>, fewest: u64) -> Self {
         let activity = activity.filter(|activity| activity.window_s >= MIN_RUN_S);
         let sampled_ns = tally.busy();
         let idle_ns = tally.idle();
@@ -46,7 +47,7 @@ impl Calibration {
         let is_known = run_s >= MIN_RUN_S;
         let factor = (is_known && sampled_ns > 0.0)
             .then(|| run_s * SECOND_NS / sampled_ns)
-            .filter(|&factor| tally.busy_samples >= MIN_SAMPLES || factor <= MAX_FACTOR_OF_FEW);
+            .filter(|&factor| tally.busy_samples >= fewest || factor <= MAX_FACTOR_OF_FEW);
         let is_excluded = is_known && factor.is_none();
         if is_excluded {
             tally.scale(0.0, |layer| layer != Layer::Idle);
@@ -88,7 +89,8 @@ mod tests {
     use super::*;
     use crate::attribute::Attributor;
     use crate::capture::{Record, Sample};
-    use crate::tally::{Collector, Detail, busy};
+    use crate::collector::{Collector, Detail};
+    use crate::sums::busy;
 
     /// A sample of 1 ms of user code on CPU 0.
     const SAMPLE: Sample<'_> = Sample {
@@ -142,7 +144,12 @@ mod tests {
         assert!((factor(0).unwrap() - 1.0).abs() < 1e-9);
         assert!((factor(1).unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(factor(2), None);
-        let of = |cpu: usize| (tally.processors[&cpu].1.is_excluded, busy(&tally.processors[&cpu].0));
+        let of = |cpu: usize| {
+            (
+                tally.processors[&cpu].1.is_excluded,
+                busy(&tally.processors[&cpu].0),
+            )
+        };
         assert_eq!(of(2), (true, 0.0));
         for cpu in [0, 1] {
             assert!((busy(&tally.processors[&cpu].0) - 1.5e9).abs() < 1.0);

@@ -12,12 +12,13 @@ use blazesym::symbolize::{Input, Symbolizer};
 
 use perpacket_cost::Layer;
 
+use crate::collector::Collector;
 use crate::generated::Routines;
-use crate::process::{GENERATED, ObjectId, file_name};
-use crate::tally::{Code, Collector, Tally};
+use crate::process::{CodeFile, GENERATED, Place, file_name};
+use crate::tally::{Code, Tally};
 
 /// Names of functions, by file and offset in the file.
-pub(crate) type Names = HashMap<(ObjectId, u64), String>;
+pub(crate) type Names = HashMap<Place, String>;
 
 /// Writes the samples of a tally as folded stacks, sorted by text.
 ///
@@ -26,8 +27,8 @@ pub(crate) type Names = HashMap<(ObjectId, u64), String>;
 pub fn write(out: &mut dyn Write, tally: &Tally, collector: &Collector) -> io::Result<()> {
     let names = names(tally, collector);
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-    for (&(pid, code), weight) in &tally.codes {
-        let line = line(pid, code, collector, &names);
+    for ((pid, code), weight) in &tally.codes {
+        let line = line(*pid, code, collector, &names);
         *lines.entry(line).or_default() += weight.samples;
     }
     for (line, samples) in lines {
@@ -36,7 +37,7 @@ pub fn write(out: &mut dyn Write, tally: &Tally, collector: &Collector) -> io::R
     Ok(())
 }
 
-fn line(pid: u32, code: Code, collector: &Collector, names: &Names) -> String {
+fn line(pid: u32, code: &Code, collector: &Collector, names: &Names) -> String {
     let process = collector.processes().get(pid);
     let mut line = match process {
         Some(process) if !process.command.is_empty() => clean(&process.command),
@@ -48,18 +49,15 @@ fn line(pid: u32, code: Code, collector: &Collector, names: &Names) -> String {
         line.push_str(&clean(name));
     };
     match code {
-        Code::Kernel(number) => {
+        Code::Kernel(stack) => {
             let symbols = collector.attributor().symbols();
-            for frame in collector.stack(number).frames.iter().rev() {
+            for frame in stack.frames.iter().rev() {
                 push(frame.map_or("[unresolved]", |id| symbols.name(id)));
             }
         }
-        Code::User(Some(location)) => {
-            push(&format!(
-                "[{}]",
-                file_name(collector.processes().object(location.0))
-            ));
-            if let Some(name) = names.get(&location) {
+        Code::User(Some(place)) => {
+            push(&format!("[{}]", file_name(place.file.path())));
+            if let Some(name) = names.get(place) {
                 push(name);
             }
         }
@@ -79,18 +77,18 @@ fn generated(tally: &Tally, collector: &Collector) -> Names {
     let processes = collector.processes();
     let mut names = Names::new();
     let mut routines: HashMap<u32, Routines> = HashMap::new();
-    for (&(pid, code), weight) in &tally.codes {
-        let Code::User(Some((object, address))) = code else {
+    for (&(pid, ref code), weight) in &tally.codes {
+        let Code::User(Some(place)) = code else {
             continue;
         };
-        if weight.charge.layer != Layer::User || processes.object(object) != GENERATED {
+        if weight.charge.layer != Layer::User || place.file.path() != GENERATED {
             continue;
         }
         let of_process = routines
             .entry(pid)
             .or_insert_with(|| Routines::of(pid, processes.has_code_of(pid, "libjvm.so")));
-        if let Some(name) = of_process.find(address) {
-            names.insert((object, address), name.to_owned());
+        if let Some(name) = of_process.find(place.offset) {
+            names.insert(place.clone(), name.to_owned());
         }
     }
     names
@@ -98,12 +96,12 @@ fn generated(tally: &Tally, collector: &Collector) -> Names {
 
 /// The names of the functions of user code in a tally.
 pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
-    let mut offsets: HashMap<ObjectId, Vec<u64>> = HashMap::new();
-    let mut seen_in: HashMap<ObjectId, u32> = HashMap::new();
-    for &(pid, code) in tally.codes.keys() {
-        if let Code::User(Some((object, offset))) = code {
-            offsets.entry(object).or_default().push(offset);
-            seen_in.insert(object, pid);
+    let mut offsets: HashMap<&CodeFile, Vec<u64>> = HashMap::new();
+    let mut seen_in: HashMap<&CodeFile, u32> = HashMap::new();
+    for (pid, code) in tally.codes.keys() {
+        if let Code::User(Some(Place { file, offset })) = code {
+            offsets.entry(file).or_default().push(*offset);
+            seen_in.insert(file, *pid);
         }
     }
     let symbolizer = Symbolizer::builder()
@@ -111,9 +109,9 @@ pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
         .enable_inlined_fns(false)
         .build();
     let mut names = generated(tally, collector);
-    for (object, offsets) in offsets {
-        let path = collector.processes().object(object);
-        let pid = seen_in.get(&object).copied().unwrap_or(0);
+    for (of_code, offsets) in offsets {
+        let path = of_code.path();
+        let pid = seen_in.get(of_code).copied().unwrap_or(0);
         // The path through the process's root leads to files of another mount namespace.
         let through_process = format!("/proc/{pid}/root{path}");
         let candidates = [through_process.as_str(), path];
@@ -130,7 +128,8 @@ pub(crate) fn names(tally: &Tally, collector: &Collector) -> Names {
         };
         for (offset, symbol) in offsets.into_iter().zip(found) {
             if let Some(symbol) = symbol.into_sym() {
-                names.insert((object, offset), symbol.name.into_owned());
+                let file = of_code.clone();
+                names.insert(Place { file, offset }, symbol.name.into_owned());
             }
         }
     }

@@ -11,7 +11,9 @@
 //! kernel, process    the function and the program that an address belongs to
 //! cgroup             the container or unit that a process belongs to
 //! attribute          what a call chain is charged to, by the rules of the crate `cost`
-//! tally              the sums of the samples
+//! sums, tally        the sums of the samples
+//! calibration        their scale, by the run time of each processor
+//! collector          charges the records and sums them
 //! statistics         intervals of shares
 //! report             the document: data alone
 //! passes             the passes over a window, and costs by packet
@@ -34,6 +36,7 @@ pub mod by_cpu;
 pub mod calibration;
 pub mod capture;
 pub mod cgroup;
+pub mod collector;
 pub mod count;
 mod error;
 pub mod folded;
@@ -52,6 +55,7 @@ pub mod settings;
 pub mod spec;
 pub mod statistics;
 mod summary;
+pub mod sums;
 pub mod tally;
 pub mod watch;
 

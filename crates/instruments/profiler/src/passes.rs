@@ -4,10 +4,12 @@ use perpacket_cost::{EventKind, Window};
 
 use crate::capture::{Backend, GroupCounts};
 use crate::cgroup::Selector;
+use crate::collector::Collector;
 use crate::count::Activity;
 use crate::report::Cost;
-use crate::statistics::share;
-use crate::tally::{Collector, Sums, Tally, busy};
+use crate::statistics::{neighbour_correlation, share};
+use crate::sums::{Sums, busy, measured_layers};
+use crate::tally::Tally;
 
 /// Nanoseconds of a second.
 pub(crate) const SECOND_NS: f64 = 1e9;
@@ -67,16 +69,38 @@ pub struct Context<'a> {
 pub(crate) struct Passes<'a> {
     pub all: &'a [PassResult],
     pub main: &'a PassResult,
+    /// That of neighbouring slices of the main pass.
+    correlation: f64,
 }
 
 impl<'a> Passes<'a> {
+    /// The data of a window without a pass.
+    pub fn none(empty: &'a PassResult) -> Self {
+        Self {
+            all: std::slice::from_ref(empty),
+            main: empty,
+            correlation: 0.0,
+        }
+    }
+
     /// Shares are computed from cycles if they were counted, else from time.
     pub fn new(all: &'a [PassResult]) -> Option<Self> {
         let of = |event| all.iter().find(|pass| pass.tally.event == event);
         let main = of(EventKind::Cycles)
             .or_else(|| of(EventKind::CpuNs))
             .or(all.first())?;
-        Some(Self { all, main })
+        let slices = &main.tally.slices;
+        let layers = measured_layers().map(|layer| {
+            let of_layer = move |sums: &Sums| sums.cells[layer].iter().map(|(_, &ns)| ns).sum();
+            slices
+                .values()
+                .map(move |sums| (of_layer(sums), busy(sums)))
+        });
+        Some(Self {
+            all,
+            main,
+            correlation: neighbour_correlation(layers),
+        })
     }
 
     pub fn of(&self, event: EventKind) -> Option<&'a PassResult> {
@@ -86,7 +110,10 @@ impl<'a> Passes<'a> {
     /// The cost that belongs to the sum which `select` returns.
     pub fn cost(&self, select: &dyn Fn(&Sums) -> f64) -> Cost {
         let slices = self.main.tally.slices.values();
-        let estimate = share(slices.map(|sums| (select(sums), busy(sums))));
+        let estimate = share(
+            slices.map(|sums| (select(sums), busy(sums))),
+            self.correlation,
+        );
         Cost {
             share: estimate.value,
             low: estimate.bounds.map(|(low, _)| low),

@@ -13,10 +13,11 @@ use flate2::write::GzEncoder;
 use perpacket_cost::{Layer, SymbolId};
 use perpacket_linux::clock::realtime_ns;
 
+use crate::collector::Collector;
 use crate::folded::{Names, names};
 use crate::passes::PassResult;
-use crate::process::{GENERATED, ObjectId};
-use crate::tally::{Code, Collector, Group, Weight};
+use crate::process::{GENERATED, Place};
+use crate::tally::{Code, Group, Weight};
 
 /// Wire type of an integer.
 const VARINT: u64 = 0;
@@ -88,10 +89,10 @@ impl Strings {
 }
 
 /// One frame of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Frame {
     Kernel(Option<SymbolId>),
-    User(Option<(ObjectId, u64)>),
+    User(Option<Place>),
 }
 
 /// An incomplete profile: the message, and the tables to which its samples refer.
@@ -132,13 +133,13 @@ pub fn write(out: impl Write, pass: &PassResult, collector: &mut Collector) -> i
     builder.header(pass);
     let mut codes: Vec<_> = pass.tally.codes.iter().collect();
     // Group the codes by layer, so that the rounding errors of a layer cancel.
-    codes.sort_by_key(|((pid, code), weight)| {
+    codes.sort_by_key(|((pid, _), weight)| {
         let charge = weight.charge;
-        (charge.layer as usize, charge.kind as usize, *pid, *code)
+        (charge.layer as usize, charge.kind as usize, *pid)
     });
     let packets = pass.activity.window.packets.total();
     let mut sum_ns = 0.0;
-    for (&(pid, code), weight) in codes {
+    for (&(pid, ref code), weight) in codes {
         let before_ns = sum_ns;
         sum_ns += weight.weight;
         let divided = |by: f64| (sum_ns / by).round() as u64 - (before_ns / by).round() as u64;
@@ -181,13 +182,10 @@ impl Builder<'_> {
         self.profile.number(14, cpu);
     }
 
-    fn sample(&mut self, pid: u32, code: Code, weight: &Weight, values: &[u64]) {
+    fn sample(&mut self, pid: u32, code: &Code, weight: &Weight, values: &[u64]) {
         let frames: Vec<Frame> = match code {
-            Code::Kernel(number) => {
-                let stack = self.collector.stack(number);
-                stack.frames.iter().copied().map(Frame::Kernel).collect()
-            }
-            Code::User(place) => vec![Frame::User(place)],
+            Code::Kernel(stack) => stack.frames.iter().copied().map(Frame::Kernel).collect(),
+            Code::User(place) => vec![Frame::User(place.clone())],
         };
         let locations: Vec<u64> = frames
             .into_iter()
@@ -224,8 +222,8 @@ impl Builder<'_> {
             return number;
         }
         let number = self.locations.len() as u64 + 1;
-        self.locations.insert(frame, number);
-        let (file, name) = self.described(frame);
+        self.locations.insert(frame.clone(), number);
+        let (file, name) = self.described(&frame);
         let mapping = self.mapping(&file);
         let mut function = Message::default();
         function.number(1, number);
@@ -239,8 +237,8 @@ impl Builder<'_> {
         let mut location = Message::default();
         location.number(1, number);
         location.number(2, mapping);
-        if let Frame::User(Some((_, offset))) = frame {
-            location.number(3, offset);
+        if let Frame::User(Some(place)) = &frame {
+            location.number(3, place.offset);
         }
         location.message(4, &line);
         self.profile.message(4, &location);
@@ -248,17 +246,17 @@ impl Builder<'_> {
     }
 
     /// The file and the function of a frame.
-    fn described(&self, frame: Frame) -> (String, String) {
+    fn described(&self, frame: &Frame) -> (String, String) {
         let symbols = self.collector.attributor().symbols();
         match frame {
-            Frame::Kernel(Some(id)) => {
+            &Frame::Kernel(Some(id)) => {
                 let module = symbols.module(id).unwrap_or("kernel");
                 (format!("[{module}]"), symbols.name(id).to_owned())
             }
             Frame::Kernel(None) => ("[kernel]".to_owned(), "[unresolved]".to_owned()),
             Frame::User(Some(place)) => {
-                let file = self.collector.processes().object(place.0);
-                let name = self.user_names.get(&place);
+                let file = place.file.path();
+                let name = self.user_names.get(place);
                 (
                     file.to_owned(),
                     name.map_or_else(|| file.to_owned(), Clone::clone),

@@ -7,19 +7,29 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use perpacket_linux::text;
 
-/// The index of a file with code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(u32);
+/// A file with code: its path, or the kernel's name in brackets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CodeFile(Arc<str>);
 
-impl ObjectId {
-    /// The index in the table.
+impl CodeFile {
+    /// Its path.
     #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
+    pub fn path(&self) -> &str {
+        &self.0
     }
+}
+
+/// An instruction of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The file that contains it.
+    pub file: CodeFile,
+    /// Its offset in the file.
+    pub offset: u64,
 }
 
 /// A process with its maps.
@@ -33,20 +43,20 @@ pub struct Process {
 }
 
 /// A file mapped for execution.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Map {
     start: u64,
     end: u64,
     offset: u64,
-    object: ObjectId,
+    file: CodeFile,
 }
 
 /// The processes and the files they run.
 #[derive(Debug, Default)]
 pub struct Processes {
     known: HashMap<u32, Process>,
-    objects: Vec<String>,
-    ids: HashMap<String, ObjectId>,
+    /// The files, so that maps of one file share its path.
+    files: HashSet<Arc<str>>,
     parents: HashMap<u32, u32>,
     /// Processes that were left after the last round of forgetting.
     remained: usize,
@@ -70,12 +80,6 @@ impl Processes {
         }
     }
 
-    /// The path of a file with code, or the kernel's name in brackets.
-    #[must_use]
-    pub fn object(&self, id: ObjectId) -> &str {
-        &self.objects[id.index()]
-    }
-
     /// The process, if it is known.
     #[must_use]
     pub fn get(&self, pid: u32) -> Option<&Process> {
@@ -96,12 +100,12 @@ impl Processes {
         };
         for line in text::read(folder.join("maps")).unwrap_or_default().lines() {
             if let Some((start, end, offset, path)) = executable_map(line) {
-                let object = self.object_id(path);
+                let file = self.file(path);
                 process.insert(Map {
                     start,
                     end,
                     offset: if path == GENERATED { start } else { offset },
-                    object,
+                    file,
                 });
             }
         }
@@ -130,7 +134,7 @@ impl Processes {
     /// Records that a process mapped a file.
     pub fn record_map(&mut self, pid: u32, start: u64, length: u64, offset: u64, path: &str) {
         let path = if path == "//anon" { GENERATED } else { path };
-        let object = self.object_id(path);
+        let file = self.file(path);
         // A process that started before the window has other maps.
         self.ensure_known(pid);
         let process = self.known.entry(pid).or_default();
@@ -143,7 +147,7 @@ impl Processes {
             end: start.saturating_add(length),
             // Code without a file is known by its address.
             offset: if path == GENERATED { start } else { offset },
-            object,
+            file,
         });
     }
 
@@ -159,8 +163,7 @@ impl Processes {
         }
     }
 
-    /// Forgets processes that have ended, and files that no running process maps. The remaining
-    /// files have new numbers afterwards.
+    /// Forgets processes that have ended, and files that no running process maps.
     pub fn forget_ended(&mut self) {
         let running: HashSet<u32> = fs::read_dir("/proc")
             .into_iter()
@@ -170,16 +173,7 @@ impl Processes {
         self.known.retain(|pid, _| running.contains(pid));
         self.remained = self.known.len();
         self.forget_parents(&running);
-        let paths = std::mem::take(&mut self.objects);
-        self.ids.clear();
-        for map in self
-            .known
-            .values_mut()
-            .flat_map(|process| &mut process.maps)
-        {
-            let path = &paths[map.object.index()];
-            map.object = object_id(&mut self.objects, &mut self.ids, path);
-        }
+        self.files.retain(|path| Arc::strong_count(path) > 1);
     }
 
     /// Forgets all recorded parents except those of running processes and of their ancestors. These
@@ -201,7 +195,7 @@ impl Processes {
     /// The number of processes and of files.
     #[must_use]
     pub fn stored(&self) -> (usize, usize) {
-        (self.known.len(), self.objects.len())
+        (self.known.len(), self.files.len())
     }
 
     /// Processes that were added since the last round of forgetting.
@@ -235,36 +229,29 @@ impl Processes {
         let maps = self.known.get(&pid).map(|process| process.maps.as_slice());
         maps.unwrap_or_default()
             .iter()
-            .any(|map| file_name(self.object(map.object)).starts_with(name))
+            .any(|map| file_name(map.file.path()).starts_with(name))
     }
 
-    /// The file that contains an instruction of a process, and the offset in it.
+    /// The place of an instruction of a process.
     #[must_use]
-    pub fn find(&self, pid: u32, address: u64) -> Option<(ObjectId, u64)> {
+    pub fn find(&self, pid: u32, address: u64) -> Option<Place> {
         let maps = &self.known.get(&pid)?.maps;
         let after = maps.partition_point(|map| map.start <= address);
-        let map = maps[after.checked_sub(1)?];
-        (address < map.end).then_some((map.object, address - map.start + map.offset))
+        let map = &maps[after.checked_sub(1)?];
+        (address < map.end).then(|| Place {
+            file: map.file.clone(),
+            offset: address - map.start + map.offset,
+        })
     }
 
-    fn object_id(&mut self, path: &str) -> ObjectId {
-        object_id(&mut self.objects, &mut self.ids, path)
+    fn file(&mut self, path: &str) -> CodeFile {
+        if let Some(path) = self.files.get(path) {
+            return CodeFile(Arc::clone(path));
+        }
+        let path = Arc::<str>::from(path);
+        self.files.insert(Arc::clone(&path));
+        CodeFile(path)
     }
-}
-
-/// The number of a file in the two tables.
-fn object_id(
-    objects: &mut Vec<String>,
-    ids: &mut HashMap<String, ObjectId>,
-    path: &str,
-) -> ObjectId {
-    if let Some(&id) = ids.get(path) {
-        return id;
-    }
-    let id = ObjectId(objects.len() as u32);
-    objects.push(path.to_owned());
-    ids.insert(path.to_owned(), id);
-    id
 }
 
 impl Process {
@@ -347,9 +334,9 @@ mod tests {
         let mut processes = Processes::default();
         processes.record_map(900_000_007, 0x1000, 0x1000, 0x400, "/usr/sbin/server");
         processes.record_map(900_000_007, 0x8000, 0x1000, 0, "/lib/libc.so.6");
-        let (object, offset) = processes.find(900_000_007, 0x1010).unwrap();
+        let place = processes.find(900_000_007, 0x1010).unwrap();
         assert_eq!(
-            (processes.object(object), offset),
+            (place.file.path(), place.offset),
             ("/usr/sbin/server", 0x410)
         );
         assert_eq!(processes.find(900_000_007, 0x3000), None);
@@ -365,8 +352,7 @@ mod tests {
         let own = std::process::id();
         processes.record_map(own, 0x1000, 0x1000, 0, "/opt/plugin.so");
         let here = processes.find(own, executable_map as *const () as u64);
-        let (object, _) = here.unwrap();
-        assert_eq!(Some(processes.object(object)), executable(own).as_deref());
+        assert_eq!(Some(here.unwrap().file.path()), executable(own).as_deref());
     }
 
     #[test]
@@ -374,15 +360,21 @@ mod tests {
         let mut processes = Processes::default();
         let own = std::process::id();
         processes.record_map(900_000_001, 0x1000, 0x1000, 0, "/tmp/ended");
+        let ended = processes.find(900_000_001, 0x1010).unwrap();
         processes.record_map(own, 0x1000, 0x1000, 0, "/usr/sbin/server");
         let (_, files) = processes.stored();
         assert_eq!(processes.added(), 2);
         processes.forget_ended();
         assert!(processes.get(900_000_001).is_none());
-        assert_eq!((processes.added(), processes.stored()), (0, (1, files - 1)));
-        let (object, offset) = processes.find(own, 0x1010).unwrap();
+        // A place of an earlier window still has its file.
+        assert_eq!(ended.file.path(), "/tmp/ended");
+        assert_eq!((processes.added(), processes.stored()), (0, (1, files)));
+        drop(ended);
+        processes.forget_ended();
+        assert_eq!(processes.stored(), (1, files - 1));
+        let place = processes.find(own, 0x1010).unwrap();
         assert_eq!(
-            (processes.object(object), offset),
+            (place.file.path(), place.offset),
             ("/usr/sbin/server", 0x10)
         );
     }
@@ -453,8 +445,8 @@ mod tests {
         let mut processes = Processes::default();
         processes.record_map(900_000_007, 0x1000, 0x1000, 0, "/a");
         processes.record_map(900_000_007, 0x1800, 0x100, 0, "/b");
-        let (object, _) = processes.find(900_000_007, 0x1810).unwrap();
-        assert_eq!(processes.object(object), "/b");
+        let place = processes.find(900_000_007, 0x1810).unwrap();
+        assert_eq!(place.file.path(), "/b");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::capture::events::{EventSet, Pass};
 use crate::capture::perf::{self, Kernel};
 use crate::capture::{EventProvider, EventSource};
 use crate::cgroup::Selector;
+use crate::collector::{Collector, Detail, Server};
 use crate::count::Sources;
 use crate::error::ProfileError;
 use crate::kernel::{network_drivers, read_symbols};
@@ -31,7 +32,6 @@ use crate::report::Report;
 use crate::requests::{RequestCount, RequestCounter};
 use crate::settings::{Events, Settings};
 use crate::summary;
-use crate::tally::{Collector, Detail, Server};
 use crate::{folded, pprof};
 
 /// Interval at which rings are drained and the end of the window is checked.

@@ -12,16 +12,14 @@ use crate::passes::{Context, PassResult, Passes, part, per};
 use crate::report::{
     Bytes, Cost, GroupTime, Idle, Interrupts, Named, Overhead, Packets, Report, ServerTime,
 };
-use crate::tally::{Sums, Tally, busy, measured_layers, of_kind};
+use crate::sums::{Sums, busy, measured_layers, of_kind};
+use crate::tally::Tally;
 
 /// Computes a report. If there is no pass, all its numbers are zero.
 #[must_use]
 pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
     let empty = PassResult::empty();
-    let passes = Passes::new(results).unwrap_or(Passes {
-        all: std::slice::from_ref(&empty),
-        main: &empty,
-    });
+    let passes = Passes::new(results).unwrap_or_else(|| Passes::none(&empty));
     let main = &passes.main.tally;
     let activity = &passes.main.activity;
     let processors = processors(&passes);

@@ -14,18 +14,20 @@ use perpacket_linux::clock::process_cpu_ns;
 use perpacket_linux::cpus;
 use perpacket_linux::text;
 
+use crate::attribute::Attributor;
 use crate::bounded::Bounded;
 use crate::capture::accounts::Accounts;
 use crate::capture::events::{EventSet, Pass};
 use crate::capture::perf::{Kernel, period_ns};
 use crate::capture::{Backend, EventProvider, EventSource};
 use crate::cgroup::{self, Selector};
+use crate::collector::{Collector, Detail};
 use crate::count::{Activity, Counter, Drops, Interface};
 use crate::error::ProfileError;
 use crate::passes::SECOND_NS;
 use crate::profiler::{attributor, member, rules_of};
 use crate::spec::DEFAULT_FREQUENCY;
-use crate::tally::{Collector, Detail, Group, Tally};
+use crate::tally::{Group, Tally};
 
 /// Time between two attempts to use a better source of samples than the current one, and between two
 /// searches for a process of the chosen groups.
@@ -260,15 +262,16 @@ impl Watch {
         let member = settings.selector.as_ref().map(member).transpose()?;
         let counter = Counter::new(member)?;
         let now = Instant::now();
+        let pass = events.passes.remove(0);
         let mut watch = Self {
             totals: Totals::new(settings.names),
-            pass: events.passes.remove(0),
+            collector: collector(attributor, &settings, &pass),
+            pass,
             providers,
             online,
             open: None,
             cpus: Vec::new(),
             tried: None,
-            collector: Collector::new(attributor, Some(std::process::id()), Detail::Sums),
             modules: loaded_modules(),
             member,
             searched: now,
@@ -280,10 +283,6 @@ impl Watch {
             failures: BTreeMap::new(),
             settings,
         };
-        watch
-            .collector
-            .set_selector(watch.settings.selector.clone());
-        watch.collector.begin(watch.pass.sample);
         watch.follow_processors();
         Ok(watch)
     }
@@ -292,7 +291,18 @@ impl Watch {
     /// work up to this call.
     pub fn step(&mut self) -> &Totals {
         self.drain();
-        self.count();
+        match self.counter.advance(&self.cpus) {
+            Ok(activity) => {
+                self.charge(&activity);
+                self.totals.add_counts(&activity);
+                self.failures.remove("counts");
+            }
+            // The samples and the counts stay for the next step.
+            Err(error) => drop(self.failures.insert("counts", error.to_string())),
+        }
+        if let Err(error) = self.follow_group() {
+            self.failures.insert("group", error.to_string());
+        }
         self.totals.overhead_ns = process_cpu_ns().saturating_sub(self.cpu_at_start_ns);
         self.follow_processors();
         if self.round.elapsed() >= ROUND {
@@ -316,12 +326,6 @@ impl Watch {
         };
         let collector = &mut self.collector;
         let drained = source.drain(&mut |record| collector.add(record));
-        let tally = self.collector.end(&BTreeMap::new());
-        self.totals.add_samples(&tally);
-        if self.settings.by_cgroup {
-            self.totals.add_groups(&tally, &mut self.collector);
-        }
-        self.collector.limit_stacks(STACK_LIMIT);
         if self.totals.backend != Backend::Accounts {
             let cpus = self.cpus.iter();
             let per_s: f64 = cpus
@@ -335,17 +339,14 @@ impl Watch {
         }
     }
 
-    fn count(&mut self) {
-        match self.counter.advance(&self.cpus) {
-            Ok(activity) => {
-                self.totals.add_counts(&activity);
-                self.failures.remove("counts");
-            }
-            Err(error) => drop(self.failures.insert("counts", error.to_string())),
+    /// Adds the samples of a step, which its run times calibrate.
+    fn charge(&mut self, activity: &Activity) {
+        let tally = self.collector.end(&activity.processors);
+        self.totals.add_samples(&tally);
+        if self.settings.by_cgroup {
+            self.totals.add_groups(&tally, &mut self.collector);
         }
-        if let Err(error) = self.follow_group() {
-            self.failures.insert("group", error.to_string());
-        }
+        self.collector.limit_stacks(STACK_LIMIT);
     }
 
     /// Counts the namespace of another process of the chosen groups, if the present one has ended.
@@ -446,8 +447,8 @@ impl Watch {
         if modules != self.modules {
             self.modules = modules;
             let rules = self.collector.attributor().rules().clone();
-            self.collector
-                .set_attributor(attributor(&self.settings.kallsyms, rules));
+            let attributor = attributor(&self.settings.kallsyms, rules);
+            self.collector = collector(attributor, &self.settings, &self.pass);
         }
     }
 
@@ -496,6 +497,14 @@ impl Watch {
         }
         limits
     }
+}
+
+/// A collector of sums.
+fn collector(attributor: Attributor, settings: &WatchSettings, pass: &Pass) -> Collector {
+    let mut collector = Collector::new(attributor, Some(std::process::id()), Detail::Sums);
+    collector.set_selector(settings.selector.clone());
+    collector.begin(pass.sample);
+    collector
 }
 
 /// The names of the loaded modules.

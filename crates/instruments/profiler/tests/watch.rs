@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use perpacket_cost::{Kind, Layer};
 use perpacket_profiler::ProfileError;
@@ -267,4 +268,36 @@ fn programs_that_come_and_go_leave_nothing_stored() {
         assert!(stacks <= STACK_LIMIT, "{stacks} stacks in step {step}");
         assert_eq!((processes, files), (0, 0));
     }
+}
+
+/// Nanoseconds of busy layers, and the run time of the two processors.
+fn busy(totals: &Totals) -> (f64, [f64; 2]) {
+    let layers = totals.cpu_ns.iter();
+    let busy = layers.filter(|(layer, _)| *layer != Layer::Idle);
+    let ns = busy.flat_map(|(_, kinds)| kinds.iter().map(|(_, &ns)| ns));
+    let run_s = |cpu: usize| totals.busy_s.get(&cpu).copied().unwrap_or(0.0);
+    (ns.sum(), [run_s(0), run_s(1)])
+}
+
+#[test]
+fn the_layers_of_a_step_sum_to_the_run_time_of_its_processors() {
+    let (mut watch, _, _folder) = watch();
+    watch.step();
+    // The run times are those of this machine, because the samples are not.
+    let before = busy(watch.step());
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(400) {}
+    let after = busy(watch.step());
+    // A processor that ran too short a time keeps the time of its sample.
+    let expected_s = [0, 1].map(|cpu| match after.1[cpu] - before.1[cpu] {
+        run_s if run_s >= 0.1 => run_s,
+        _ => 1e-9 * SAMPLE_NS as f64,
+    });
+    let shown_s = 1e-9 * (after.0 - before.0);
+    let expected_s: f64 = expected_s.iter().sum();
+    assert!(expected_s > 0.1, "one of two processors ran");
+    assert!(
+        (shown_s - expected_s).abs() < 1e-6,
+        "{shown_s} of {expected_s} s"
+    );
 }

@@ -2,7 +2,7 @@
 //! only the init program of that machine runs it.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -176,9 +176,7 @@ fn work() -> Result<(), Failure> {
     loop {
         let found = whole_work()?;
         if !found.is_empty() {
-            return io::stdout()
-                .write_all(&found)
-                .map_err(|error| Failure::failed(format!("standard output: {error}")));
+            return perpacket_agent::output::write_bytes(&found);
         }
         thread::sleep(POLL_INTERVAL);
     }

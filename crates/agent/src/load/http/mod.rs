@@ -2,8 +2,6 @@
 
 mod table;
 
-use std::path::PathBuf;
-
 use perpacket_load::http::{Progress, Report, Spec, run as run_load};
 
 use super::failure;
@@ -22,14 +20,10 @@ A response time counts from the intended start of its request, a service time fr
 
 /// Runs the subcommand.
 pub fn run(spec: Spec, output: &Output) -> Result<Status, Failure> {
-    let file = |option, path: &Option<PathBuf>| {
-        let open = |path: &PathBuf| ResultFile::open(option, path);
-        path.as_ref().map(open).transpose()
-    };
-    let histograms = file("histograms", &spec.histograms)?;
+    let histograms = ResultFile::of("histograms", spec.histograms.as_deref())?;
     // The load writes this file while it runs. Here the file is only opened, to report an error
     // before the run.
-    drop(file("request-log", &spec.request_log)?);
+    drop(ResultFile::of("request-log", spec.request_log.as_deref())?);
     let stop = stop::on_signals()?;
     let shows_progress = output.shows_progress();
     let mut show = |progress: &Progress| {

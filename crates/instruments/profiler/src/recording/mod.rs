@@ -23,13 +23,13 @@ use self::snapshots::Snapshots;
 use crate::attribute::Attributor;
 use crate::capture::events::kernel_event;
 use crate::capture::{Backend, GroupCounts, Record};
+use crate::collector::{Collector, Detail, Server};
 use crate::count::Activity;
 use crate::error::ProfileError;
 use crate::kernel::network_drivers;
 use crate::passes::{Context, PassResult, SECOND_NS};
 use crate::profiler::rules_of;
 use crate::report::{Bytes, Report};
-use crate::tally::{Collector, Detail, Server};
 use crate::{folded, pprof, summary};
 
 /// The name of the recording program. Its work is the recording's overhead.

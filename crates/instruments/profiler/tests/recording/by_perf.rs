@@ -1,0 +1,115 @@
+//! Recordings by the program `perf` on this machine.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use perpacket_profiler::recording::{Settings, Traffic, analyse};
+
+use super::layout::Folder;
+
+/// Records with perf; `None` if it cannot record here.
+fn recorded_by_perf(folder: &Folder, arguments: &[&str]) -> Option<PathBuf> {
+    let path = folder.0.path().join("own.data");
+    let recorded = Command::new("perf")
+        .args(["record", "-g", "-F", "997", "-o"])
+        .arg(&path)
+        .args(arguments)
+        .current_dir(folder.0.path())
+        .output();
+    if !recorded.is_ok_and(|output| output.status.success()) {
+        perpacket_requirements::skip("peers", "the program `perf` cannot record here");
+        return None;
+    }
+    Some(path)
+}
+
+/// Settings for a recording of this machine.
+fn own(path: PathBuf, traffic: Traffic) -> Settings {
+    Settings {
+        file: path,
+        traffic,
+        kallsyms: Some("/proc/kallsyms".into()),
+        rules: None,
+        pid: None,
+        keeps_offsets: false,
+    }
+}
+
+#[test]
+fn a_recording_of_this_machine_has_the_samples_that_perf_counts() {
+    let folder = Folder::new();
+    let command = "ip -s -j link > before; sleep 0.5; ip -s -j link > after";
+    let arguments = [
+        "-a",
+        "-e",
+        "cpu-clock",
+        "--namespaces",
+        "--",
+        "sh",
+        "-c",
+        command,
+    ];
+    let Some(path) = recorded_by_perf(&folder, &arguments) else {
+        return;
+    };
+    let listed = Command::new("perf")
+        .args(["script", "-F", "cpu", "-G", "-i"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    let samples = String::from_utf8_lossy(&listed.stdout)
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .count();
+    let report = analyse(&own(path.clone(), Traffic::Unknown))
+        .unwrap()
+        .report;
+    assert_eq!(report.samples, samples as u64);
+    assert!(report.unclaimed_share < 0.5, "{}", report.unclaimed_share);
+
+    let [before, after] = ["before", "after"].map(|name| folder.0.path().join(name));
+    let between = analyse(&own(path, Traffic::Links(before, after))).unwrap();
+    let between = between.report;
+    assert!(between.window_s >= 0.5, "{}", between.window_s);
+    assert!(between.window_s <= report.window_s, "{}", report.window_s);
+    assert!((1..=report.samples).contains(&between.samples));
+}
+
+#[test]
+fn parts_of_a_machine_are_refused_by_the_option_that_chose_them() {
+    let folder = Folder::new();
+    let own_pid = std::process::id().to_string();
+    for (arguments, reason) in [
+        (vec!["-p", &own_pid, "--", "sleep", "0.1"], "perf record -p"),
+        (
+            vec!["--sample-cpu", "-dp", &own_pid, "--", "sleep", "0.1"],
+            "perf record -dp",
+        ),
+        (vec!["--", "sleep", "0.1"], "without -a"),
+    ] {
+        let arguments = [&["-e", "cpu-clock"], &arguments[..]].concat();
+        let Some(path) = recorded_by_perf(&folder, &arguments) else {
+            return;
+        };
+        let error = analyse(&own(path, Traffic::Unknown)).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn code_that_the_recording_excludes_is_not_missing() {
+    let folder = Folder::new();
+    let arguments = ["-a", "-e", "cpu-clock:u", "--", "sleep", "0.3"];
+    let Some(path) = recorded_by_perf(&folder, &arguments) else {
+        return;
+    };
+    let report = match analyse(&own(path, Traffic::Unknown)) {
+        Ok(recorded) => recorded.report,
+        // No user code ran.
+        Err(error) => return assert!(error.to_string().contains("no samples"), "{error}"),
+    };
+    assert_eq!(report.missing_share, None);
+    let notes = report.limits.join("\n");
+    assert!(notes.contains("excludes the kernel"), "{notes}");
+    assert!(!notes.contains("samples are missing"), "{notes}");
+}
