@@ -6,6 +6,7 @@
 # make test-applications  install the packages of every application, and run each
 # make test-machines      boot the machines of tests/machines under QEMU and run their checks; only some with
 #             MACHINES="arm-pmu queues"
+# make test-cases  ask for advice on the cases of tests/cases, and print the score
 # make agent  build the agent; with TARGET=aarch64-unknown-linux-gnu for Arm, static
 # make check  check formatting, lints, types and the fuzz targets
 # make docs   build the documents in docs/_build
@@ -29,7 +30,7 @@ export CARGO_PROFILE_RELEASE_LTO ?= off
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
 .PHONY: setup setup-dev demo test peers rust-tests offline-tests emulation-tests host-tests \
-	live-tests machine-tests test-full test-applications test-machines agent check docs pages schema wheels bench \
+	live-tests machine-tests test-full test-applications test-machines test-cases agent check docs pages schema wheels bench \
 	fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
@@ -104,6 +105,9 @@ machine-tests:
 test-machines: setup-dev peers
 	tests/prepare_guest.sh s390x
 	MACHINES="$(MACHINES)" $(BIN)/python -m pytest --durations=20 -m machines tests/test_machines.py
+
+test-cases: setup-dev
+	cd tests && ../$(BIN)/python case_score.py
 
 agent: $(if $(TARGET),setup)
 	$(if $(TARGET),cd tests && ../$(BIN)/python -m machines.cross $(TARGET),\

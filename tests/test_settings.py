@@ -125,7 +125,7 @@ def test_an_algorithm_that_the_namespace_does_not_accept_is_refused(net: Network
 
 
 def test_the_control_that_advice_names_is_accepted(net: Network) -> None:
-    seen = cast(Facts, SimpleNamespace(seen=SimpleNamespace(scope=net.scope())))
+    seen = cast(Facts, SimpleNamespace(seen=SimpleNamespace(scope=net.scope(), is_case=False)))
     net.open(CONGESTION).check(str(FACTS["unpaced_control"](seen)))
 
 

@@ -53,16 +53,20 @@ def advise(
     requests: str = "",
     profile: str | Path | None = None,
     folded: str | Path | None = None,
+    files: Sequence[str | Path] = (),
 ) -> AdviceResult:
     """List the changes that could make packets cheaper here; changes nothing.
 
     Measures for `duration_s` seconds, or uses the file `profile` of `perpacket profile --format
-    json`, with its call chains in the file `folded`.
+    json`, with its call chains in the file `folded`. Or uses `files` of another machine: a profile
+    or a recording, and texts of counters and settings. Then nothing of this machine is read.
     """
-    from perpacket.advise import advice, observation
+    from perpacket.advise import advice, case, observation
     from perpacket.advise import profile as profiles
 
-    if profile is None:
+    if files:
+        seen = case.read([Path(file) for file in files]).observation(interface)
+    elif profile is None:
         seen = observation.observe(duration_s, pid, interface, requests)
     else:
         chains = None if folded is None else Path(folded)

@@ -7,6 +7,8 @@
     counters.py     counters of the kernel at a moment
     kernel_texts.py  the texts in which the kernel and its tools print counters
     growth.py       how much counters grew
+    tool_texts.py   the output of ethtool, tc, ip, sysctl and netstat
+    case.py         the facts of another machine, from files
     limit.py        what limits the traffic
     observation.py  the sources of facts: a profile, the kernel's counters around it, the server
     profile.py      a profile with its call chains

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -259,9 +260,7 @@ def _command(change: Change, value: str, facts: Facts, interface: str) -> str:
             return change.price.format_map(facts) + pid if change.price else ""
         except NotReadable:
             return ""
-    words = f"{change.name}={value}"
-    if " " in words:
-        words = f"'{words}'"
+    words = shlex.quote(f"{change.name}={value}")
     place = f" --interface {interface}" if interface else ""
     load = f" --url {facts.seen.url or 'URL'}" if change.server else ""
     return f"perpacket trial {words}{place}{pid}{load}"

@@ -72,6 +72,8 @@ class Bound(Table):
     callers: list[str] = Field(default_factory=list)
     """With functions: only those that one of these called count. Functions that take a spin lock
     are no callers of the wait for it."""
+    within: list[str] = Field(default_factory=list)
+    """With functions: only those below one of these in the chain count."""
     removable: str
     """An expression: the fraction of the part that the change can remove at most."""
 

@@ -7,11 +7,12 @@ becomes the reason why a change cannot be judged.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from perpacket.advise import limit, links, observation
+from perpacket.advise import kernel_texts, limit, links, observation
 from perpacket.advise.catalogue import Change
 from perpacket.advise.expression import Function, NotReadable, Value
 from perpacket.advise.growth import Growth
@@ -64,6 +65,14 @@ class Facts(Mapping[str, Value]):
         """The share of samples with one of these functions in their call chain."""
         return self.seen.profile.chains([str(one) for one in functions]).share
 
+    def _feature(self, name: Value) -> str:
+        """A feature of the interface, `on` or `off`; empty if it cannot be read."""
+        table = {"kind": "ethtool-feature", "feature": str(name)}
+        try:
+            return self.seen.read_setting(table, self.interface)
+        except NotReadable:
+            return ""
+
     def _driver(self, *patterns: Value) -> int:
         """The growth of the driver's counters of the interface whose names match."""
         return _growth(self).driver(self.link.name, *map(str, patterns))
@@ -104,12 +113,14 @@ def _ratio(numerator: float, denominator: float, what: str) -> float:
     return numerator / denominator
 
 
-def sysctl(name: Value) -> str:
-    """A sysctl of the machine."""
-    try:
-        return (Path("/proc/sys") / str(name).replace(".", "/")).read_text().strip()
-    except OSError as error:
-        raise NotReadable(f"{name}: {(error.strerror or str(error)).lower()}") from None
+def _sysctl(facts: Facts, name: str) -> str:
+    return facts.seen.read_setting({"kind": "sysctl", "name": name}, "")
+
+
+def _require_here(facts: Facts, what: str) -> None:
+    """Raise `NotReadable` for a fact that no file of another machine shows."""
+    if facts.seen.is_case:
+        raise NotReadable(f"no file shows {what}")
 
 
 def _present(facts: Facts) -> str:
@@ -146,11 +157,23 @@ def _response_bytes(facts: Facts) -> float:
 
 
 def _interrupts_per_frame(facts: Facts) -> float:
+    """From the interrupts that sysfs lists, else from those with the interface's name."""
     try:
         count = facts.seen.profile.number("interfaces", facts.link.name, "interrupts")
     except NotReadable:
-        raise NotReadable(f"the interrupts of {facts.link.name} are not listed in sysfs") from None
+        rows = _rows(facts)
+        if not rows:
+            name = facts.link.name
+            raise NotReadable(f"neither sysfs nor /proc/interrupts names {name}") from None
+        count = sum(map(sum, rows.values()))
     return _ratio(count, facts.number("received_frames"), "received frames")
+
+
+def _rows(facts: Facts) -> Mapping[str, list[int]]:
+    """The interface's interrupts by their names in /proc/interrupts; none for a virtual one."""
+    if facts.link.kind != "hardware":
+        return {}
+    return kernel_texts.of_interface(_growth(facts).interrupts, facts.link.name)
 
 
 def _growth(facts: Facts) -> Growth:
@@ -160,7 +183,81 @@ def _growth(facts: Facts) -> Growth:
 
 
 def _busiest_softirq(facts: Facts) -> float:
-    return max(_growth(facts).softirq.values(), default=0.0)
+    shares = _growth(facts).softirq
+    if not shares:
+        raise NotReadable("the softirq time of processors was not read: `mpstat -P ALL 1 5`")
+    return max(shares.values())
+
+
+CROWDED = 0.8
+"""The share of time, or of frames, from which one processor has too much to receive."""
+
+
+def _crowded(facts: Facts) -> str:
+    """A sentence on the one processor that receives more than it can; empty if there is none.
+
+    Its softirq time decides. Without it, a processor has too much if it receives nearly all frames
+    and its polls end early or its queue overflows.
+    """
+    grown = _growth(facts)
+    if grown.softirq:
+        name = max(grown.softirq, key=lambda cpu: grown.softirq[cpu])
+        share = grown.softirq[name]
+        text = f"{name} spends {100 * share:.0f} % of its time on receiving"
+        return text if share > CROWDED else ""
+    name, share = grown.busiest
+    row = grown.backlogs[name]
+    if len(grown.backlogs) < 2 or share <= CROWDED or not (row.squeezed or row.dropped):
+        return ""
+    return (
+        f"{name} receives {100 * share:.0f} % of the frames, ended {row.squeezed:,} polls while "
+        f"frames waited, and dropped {row.dropped:,}"
+    )
+
+
+LEAST_OF_QUEUE = 0.05
+"""An interrupt with a smaller part of the busiest one's count belongs to no busy queue."""
+
+
+def _interrupts(facts: Facts) -> Mapping[str, list[int]]:
+    """The interrupts of the interface that occurred, by name and processor."""
+    rows = _rows(facts)
+    most = max((sum(row) for row in rows.values()), default=0)
+    found = {name: row for name, row in rows.items() if sum(row) > LEAST_OF_QUEUE * most}
+    if not found:
+        raise NotReadable(f"/proc/interrupts was not read, or does not name {facts.link.name}")
+    return found
+
+
+def _interrupted_share(facts: Facts) -> float:
+    """The share of the interface's interrupts on the processor that gets most."""
+    rows = _interrupts(facts).values()
+    each: list[int] = [sum(column) for column in zip(*rows, strict=True)]
+    return max(each) / sum(each)
+
+
+def _merged(facts: Facts) -> float:
+    """Segments in each packet that reached IP: 1 if nothing was merged before.
+
+    A merged packet counts once in InReceives, and each of its segments in the counters of ECN;
+    ip_rcv_core of net/ipv4/ip_input.c.
+    """
+    ecn = ("IpExtInNoECTPkts", "IpExtInECT1Pkts", "IpExtInECT0Pkts", "IpExtInCEPkts")
+    grown = _growth(facts)
+    return _ratio(grown.count(*ecn), grown.count("IpInReceives"), "received packets")
+
+
+def _merged_text(facts: Facts) -> str:
+    try:
+        merged = _merged(facts)
+    except NotReadable as reason:
+        return f"how many segments it merges was not counted ({reason})"
+    verdict = "nothing is merged" if merged < LITTLE_MERGED else "frames are merged"
+    return f"{merged:.2f} segments reached IP in each packet: {verdict}"
+
+
+LITTLE_MERGED = 1.1
+"""With fewer segments a packet, GRO merges nothing that matters."""
 
 
 def _limit(facts: Facts) -> str:
@@ -187,9 +284,29 @@ def _filtered_text(facts: Facts) -> str:
         return f"dropped packets were not counted ({reason})"
 
 
-def _most_queues(facts: Facts) -> float:
-    table = {"kind": "ethtool-channels", "parameter": "max-combined"}
+def _most(facts: Facts, kind: str, parameter: str) -> float:
+    table = {"kind": kind, "parameter": f"max-{parameter}"}
     return _number(facts.seen.read_setting(table, facts.interface))
+
+
+def _has_deferral(facts: Facts) -> bool:
+    """Whether the interface has the files of NAPI deferral (Linux 5.8)."""
+    path = "/sys/class/net/{interface}/napi_defer_hard_irqs"
+    try:
+        facts.seen.read_setting({"kind": "file", "path": path}, facts.interface)
+    except NotReadable:
+        return False
+    return True
+
+
+def _kernel(facts: Facts) -> str:
+    return _sysctl(facts, "kernel.osrelease")
+
+
+def _kernel_number(facts: Facts) -> float:
+    """The kernel's version as a number: 5.04 for 5.4, and 5.13 for 5.13."""
+    major, minor = (int(part) for part in re.findall(r"\d+", _kernel(facts))[:2])
+    return major + minor / 100
 
 
 def _requests(facts: Facts) -> float:
@@ -205,8 +322,10 @@ def _connections_per_request(facts: Facts, counter: str) -> float:
 
 
 def _busy_share(facts: Facts) -> float:
-    measured = facts.seen.profile
-    return 1.0 - measured.number("idle", "share_of_time")
+    grown = facts.seen.growth
+    if facts.seen.is_case and grown is not None and grown.busy:
+        return sum(grown.busy.values()) / len(grown.busy)
+    return 1.0 - facts.seen.profile.number("idle", "share_of_time")
 
 
 def _server_cpus(facts: Facts) -> set[int]:
@@ -221,8 +340,9 @@ def _server_cpus(facts: Facts) -> set[int]:
     return found
 
 
-def _frequency_share(_: Facts) -> float:
+def _frequency_share(facts: Facts) -> float:
     """The present frequency as a share of the highest, the mean over processors."""
+    _require_here(facts, "the frequency of processors")
     shares: list[float] = []
     for folder in Path(FREQUENCIES).glob("cpu[0-9]*/cpufreq"):
         try:
@@ -238,7 +358,8 @@ def _frequency_share(_: Facts) -> float:
     return min(1.0, sum(shares) / len(shares))
 
 
-def _kernel_tls(_: Facts) -> bool:
+def _kernel_tls(facts: Facts) -> bool:
+    _require_here(facts, "whether the kernel has TLS")
     from perpacket.machine import network
 
     return network.KERNEL_TLS.attempt(network.enable_kernel_tls).available
@@ -246,6 +367,7 @@ def _kernel_tls(_: Facts) -> bool:
 
 def _unpaced_control(facts: Facts) -> str:
     """A congestion control without pacing timers that the namespace accepts: cubic, else reno."""
+    _require_here(facts, "the congestion controls of the kernel")
     _, accepted = controls(facts.seen.scope)
     return "cubic" if "cubic" in accepted else "reno"
 
@@ -257,8 +379,15 @@ def _rules_text(facts: Facts) -> str:
         return f"the rules were not counted ({reason})"
 
 
-def _cpu_count() -> int:
-    return os.cpu_count() or 1
+def _rules(facts: Facts) -> int:
+    _require_here(facts, "the rules of the packet filter")
+    return links.rules(facts.seen.scope)
+
+
+def _cpus(facts: Facts) -> int:
+    if not facts.seen.cpus:
+        raise NotReadable("no file shows the number of processors: `lscpu`")
+    return facts.seen.cpus
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -266,9 +395,10 @@ FUNCTIONS: dict[str, Function] = {
     "frames": Facts._frames,
     "option": Facts._option,
     "option_number": lambda facts, name: _number(facts._option(name)),
-    "sysctl": lambda facts, name: sysctl(name),
+    "sysctl": lambda facts, name: _sysctl(facts, str(name)),
     "grown": lambda facts, *names: _growth(facts).count(*map(str, names)),
     "driver": Facts._driver,
+    "feature": Facts._feature,
 }
 """Each function of expressions by name; it gets the facts first."""
 
@@ -320,23 +450,39 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "filtered": _filtered,
     "filtered_text": _filtered_text,
     "forwarding_percent": lambda facts: 100 * facts._frames("ip_forward", "ip6_forward"),
-    "most_queues": _most_queues,
+    "is_crowded": lambda facts: bool(_crowded(facts)),
+    "crowded": _crowded,
+    "interrupt_count": lambda facts: len(_interrupts(facts)),
+    "interrupted_share": _interrupted_share,
+    "interrupted_percent": lambda facts: 100 * _interrupted_share(facts),
+    "merged": _merged,
+    "merged_text": _merged_text,
+    "squeezed": lambda facts: sum(row.squeezed for row in _growth(facts).backlogs.values()),
+    "backlog_drops": lambda facts: sum(row.dropped for row in _growth(facts).backlogs.values()),
+    "stack_frames": lambda facts: _growth(facts).frames,
+    "doubled_present": lambda facts: 2 * facts.number("present_number"),
+    "most_ring": lambda facts: _most(facts, "ethtool-rings", "rx"),
+    "has_deferral": _has_deferral,
+    "kprobe_percent": lambda facts: 100 * facts._frames("kprobe_*", "kretprobe_*"),
+    "kernel": _kernel,
+    "kernel_number": _kernel_number,
+    "most_queues": lambda facts: _most(facts, "ethtool-channels", "combined"),
     "wanted_queues": lambda facts: min(facts.number("most_queues"), facts.number("cpus")),
     "wrong_checksums": lambda facts: _growth(facts).count("TcpInCsumErrors", "UdpInCsumErrors"),
     "retransmitted_percent": lambda facts: 100 * _growth(facts).retransmitted,
     "collapsed": lambda facts: _growth(facts).count("TcpExtPruneCalled", "TcpExtTCPRcvCollapsed"),
     "receive_space": lambda facts: _growth(facts).senders.receive_space,
-    "cpus": lambda facts: _cpu_count(),
+    "cpus": _cpus,
     "server_cpus": lambda facts: len(_server_cpus(facts)),
     "server_cpu_list": lambda facts: ",".join(map(str, sorted(_server_cpus(facts)))),
     "server_name": lambda facts: facts.seen.server.kind if facts.seen.server else "no server",
     "workers": lambda facts: facts._option("workers"),
-    "flow_entries": lambda facts: sysctl("net.core.rps_sock_flow_entries"),
+    "flow_entries": lambda facts: _sysctl(facts, "net.core.rps_sock_flow_entries"),
     "frequency_share": _frequency_share,
     "frequency_percent": lambda facts: 100 * facts.number("frequency_share"),
     "kernel_tls": _kernel_tls,
     "unpaced_control": _unpaced_control,
-    "rules": lambda facts: links.rules(facts.seen.scope),
+    "rules": _rules,
     "rules_text": _rules_text,
 }
 """Each fact by name."""

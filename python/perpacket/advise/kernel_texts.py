@@ -94,18 +94,28 @@ def interrupts(text: str) -> dict[str, list[int]]:
     return rows
 
 
+def interrupt_numbers(text: str, names: Sequence[str]) -> list[str]:
+    """The numbers of the interrupts whose names have one of these names as a word."""
+    rows = re.findall(r"^\s*(\d+):.*\s(\S+)$", text, re.MULTILINE)
+    return [number for number, row in rows if any(_has_word(row, name) for name in names)]
+
+
+def _has_word(text: str, name: str) -> bool:
+    pattern = rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])"
+    return bool(name) and re.search(pattern, text, re.IGNORECASE) is not None
+
+
 def of_interface(rows: Mapping[str, Sequence[int]], interface: str) -> dict[str, list[int]]:
     """The interrupts whose name has the interface's name as a word, as most drivers write it.
 
-    A virtio interface's interrupts have the name of its device, `virtio0-input.0`. They count if no
-    name has that of the interface.
+    A virtio interface's interrupts have the name of its device, such as `virtio0-input.0`. They
+    count if no name has that of the interface, and only one such device has queues.
     """
-    word = re.compile(rf"(?<![a-z0-9]){re.escape(interface)}(?![a-z0-9])", re.IGNORECASE)
-    named = {name: list(row) for name, row in rows.items() if word.search(name)}
-    if named:
-        return named
-    virtio = re.compile(r"virtio\d+-(input|output)")
-    return {name: list(row) for name, row in rows.items() if virtio.match(name)}
+    named = {name: list(row) for name, row in rows.items() if _has_word(name, interface)}
+    virtio = {name: list(row) for name, row in rows.items()
+              if re.match(r"virtio\d+-(input|output)", name)}  # fmt: skip
+    devices = {name.partition("-")[0] for name in virtio}
+    return named or (virtio if len(devices) == 1 else {})
 
 
 def senders(text: str) -> Senders:

@@ -41,6 +41,10 @@ class Observation:
     """The interfaces that carried packets, the busiest first; or the one that was named."""
     workers: tuple[int, ...] = field(default=())
     """The server's process and its children."""
+    cpus: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """The number of processors; 0 if it is not known."""
+    is_case: bool = False
+    """Whether the facts are those of files. Then nothing is read from this machine."""
     url: str = ""
     """The URL at which the server listens; empty if it is not known."""
 
@@ -84,7 +88,7 @@ def of_profile(
         None if before is None or after is None else growth.between(before, after),
         names,
         workers,
-        "" if server is None else listening.url(server, workers, link, scope.namespace is None),
+        url="" if server is None else listening.url(server, workers, link, scope.namespace is None),
     )
 
 

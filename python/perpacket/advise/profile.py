@@ -87,7 +87,7 @@ class Profile:
     @property
     def is_missing(self) -> bool:
         """Whether there are counters alone."""
-        return not self.document
+        return "samples" not in self.document and not self.stacks
 
     @property
     def is_of_accounts(self) -> bool:
@@ -155,7 +155,7 @@ class Profile:
     def part_of(self, bound: Bound) -> Part:
         """The samples of the part of the profile that a change of the catalogue can reduce."""
         if bound.frames:
-            return self.chains(bound.frames, bound.process, bound.own_code, bound.callers)
+            return self._chains(bound)
         return self.cells(bound.layers, bound.kinds)
 
     def chains(
@@ -163,25 +163,27 @@ class Profile:
         functions: Sequence[str],
         process: str = "",
         own_code: bool = False,
-        callers: Sequence[str] = (),
     ) -> Part:
         """The samples with one of these functions in their call chain.
 
-        `own_code` adds samples outside the kernel. With `callers`, a function counts if one of
-        these called it.
+        `own_code` adds samples outside the kernel.
         """
+        named = Bound(frames=list(functions), process=process, own_code=own_code, removable="1")
+        return self._chains(named)
+
+    def _chains(self, bound: Bound) -> Part:
         if self.is_missing:
             raise NotReadable("there is no profile")
         if self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
         if not self.stacks:
             raise NotReadable("the profile has no call chains: `perpacket profile --folded FILE`")
-        has = chain_matcher(functions, callers)
+        has = chain_matcher(bound)
         found = sum(
             stack.samples
             for stack in self._busy()
-            if (not process or stack.process == process)
-            and (has(stack.functions) or (own_code and stack.is_own_code))
+            if (not bound.process or stack.process == bound.process)
+            and (has(stack.functions) or (bound.own_code and stack.is_own_code))
         )
         return Part(found, self.path_samples)
 
@@ -196,22 +198,21 @@ def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     return lambda function: function in exact or (bool(starts) and function.startswith(starts))
 
 
-def chain_matcher(
-    functions: Sequence[str], callers: Sequence[str]
-) -> Callable[[Sequence[str]], bool]:
-    """A test whether a chain has one of the functions, called by one of the callers if any."""
-    matches, calls, locks = matcher(functions), matcher(callers), matcher(LOCKS)
+def chain_matcher(bound: Bound) -> Callable[[Sequence[str]], bool]:
+    """A test whether a chain has one of the bound's functions, with its callers if they matter."""
+    matches, calls, locks = matcher(bound.frames), matcher(bound.callers), matcher(LOCKS)
+    outer = matcher(bound.within)
 
     def has(chain: Sequence[str]) -> bool:
-        if not callers:
-            return any(map(matches, chain))
         caller = ""
+        inside = not bound.within
         for function in chain:
             if matches(function):
-                if calls(caller):
+                if inside and (not bound.callers or calls(caller)):
                     return True
             elif not locks(function):
                 caller = function
+            inside = inside or outer(function)
         return False
 
     return has

@@ -13,7 +13,10 @@ from perpacket.cli.options import Format, FormatOption, QuietOption
 from perpacket.cli.quantities import seconds_from
 from perpacket.errors import ConfigurationError
 
-EXAMPLE = "Example: perpacket advise --pid $(pidof -s nginx)"
+EXAMPLE = (
+    "Examples: perpacket advise --pid $(pidof -s nginx), and with files of another machine: "
+    "perpacket advise stacks.txt softnet_stat interrupts ethtool-S-eth0.txt"
+)
 
 SHORTEST_S = 0.5
 
@@ -28,6 +31,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def advise(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Files and folders of another machine, recognized by their contents: a profile, "
+            "perf.data, stacks as text; softnet_stat, interrupts, snmp, netstat; the output of "
+            "ethtool -S -k -l -c -g, ss -ti, nstat, mpstat, tc -s qdisc, ip -d link, sysctl -a. "
+            "Then nothing of this machine is read.",
+        ),
+    ] = None,
     pid: Annotated[
         int | None,
         typer.Option(
@@ -84,8 +97,17 @@ def advise(
             value=str(folded),
             hint="add --profile FILE, the profile that these call chains belong to",
         )
-    observation.check(pid, interface)
-    if profile is None:
+    if files and (pid is not None or profile is not None or requests):
+        raise ConfigurationError(
+            "files of another machine exclude --pid, --profile and --requests, which name things "
+            "of this machine",
+            parameter="FILE",
+            value=str(files[0]),
+            hint="name the profile as one of the files",
+        )
+    if not files:
+        observation.check(pid, interface)
+    if profile is None and not files:
         progress.note(f"profiling for {duration:g} s ...", quiet)
     result = api.advise(
         duration,
@@ -94,6 +116,7 @@ def advise(
         requests=requests,
         profile=profile,
         folded=folded,
+        files=files or (),
     )
     report = result.report
     if output_format is Format.JSON:

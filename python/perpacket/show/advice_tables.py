@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -81,12 +82,13 @@ def reasons(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
 
 def headline(report: Report) -> str:
     """A line such as `5.0 s of nginx on eth0: 1,204 samples, 62 % of them on the packet's path`."""
-    if not report.window_s:
+    if not report.samples:
         return "There is no profile: only counters and settings were judged. Nothing was changed."
     server = f" of {report.server}" if report.server else ""
+    length = f"{report.window_s:.1f} s" if report.window_s else "Stacks without times"
     places = ", ".join(report.interfaces) or "no interface with packets"
     return (
-        f"{report.window_s:.1f} s{server} on {places}: {report.samples:,} samples, "
+        f"{length}{server} on {places}: {report.samples:,} samples, "
         f"{100 * report.path_share:.0f} % of them on the packet's path. Shares are of these. "
         "Nothing was changed."
     )
@@ -125,11 +127,8 @@ def published(source: Source) -> str:
 def sentence(text: str) -> str:
     """A text with a full stop, and a capital letter unless it begins with a name."""
     first = text.split(" ", 1)[0]
-    capital = (
-        text[:1].upper() + text[1:]
-        if first not in ("nginx", "serve", "bbr", "cubic", "reno")
-        else text
-    )
+    is_name = first in ("nginx", "serve", "bbr", "cubic", "reno") or re.search(r"\d", first)
+    capital = text if is_name else text[:1].upper() + text[1:]
     return capital.rstrip(".") + "."
 
 

@@ -102,7 +102,10 @@ pub fn charge_chain(classes: &[Option<FunctionClass>]) -> Charge {
     let mut kind = None;
     for (depth, class) in classes.iter().enumerate() {
         let Some(class) = class else { continue };
-        kind = kind.or(class.kind);
+        let is_purpose = |kind: Option<Kind>| kind.is_some_and(Kind::is_purpose);
+        if kind.is_none() || (is_purpose(class.kind) && !is_purpose(kind)) {
+            kind = class.kind.or(kind);
+        }
         let caller = classes.get(depth + 1).copied().flatten();
         let owner = if class.interrupt_entry {
             Some(Owner::INTERRUPT)
@@ -160,6 +163,34 @@ mod tests {
         assert_eq!(layer_and_kind(chain), (Layer::Tcp, Kind::Copy));
         let chain = "_raw_spin_lock_bh < lock_sock_nested < tcp_recvmsg < sock_recvmsg";
         assert_eq!(layer_and_kind(chain), (Layer::Tcp, Kind::Lock));
+    }
+
+    #[test]
+    fn dma_encryption_and_probes_have_a_kind_with_what_they_call() {
+        for (chain, kind) in [
+            (
+                "_raw_spin_lock < alloc_iova < dma_map_page_attrs < ip_output",
+                Kind::Dma,
+            ),
+            (
+                "memcpy < aes_gcm_enc < crypto_aead_encrypt < esp_output < ip_output",
+                Kind::Crypto,
+            ),
+            (
+                "chacha_2block < wg_packet_encrypt_worker < ip_output",
+                Kind::Crypto,
+            ),
+            (
+                "htab_map_update_elem < bpf_prog_7a_count < trace_call_bpf < kprobe_perf_func < ip_rcv",
+                Kind::Probe,
+            ),
+            ("memcpy < tpacket_rcv < ip_rcv", Kind::Probe),
+        ] {
+            assert_eq!(layer_and_kind(chain).1, kind, "{chain}");
+        }
+        let timer = "_raw_spin_unlock_irqrestore < hrtimer_start_range_ns < stmmac_xmit < \
+            dev_hard_start_xmit < sch_direct_xmit";
+        assert_eq!(layer_and_kind(timer).0, Layer::Driver);
     }
 
     #[test]

@@ -32,11 +32,21 @@ named! {
         Allocation = "allocation",
         Lock = "lock",
         Wakeup = "wakeup",
+        Dma = "dma",
+        Crypto = "crypto",
+        Probe = "probe",
         Other = "other",
     }
 }
 
 impl Kind {
+    /// Whether the kind names what the work is for: DMA mapping, encryption, or a program that
+    /// observes. Copies and locks on its behalf count as this work.
+    #[must_use]
+    pub const fn is_purpose(self) -> bool {
+        matches!(self, Self::Dma | Self::Crypto | Self::Probe)
+    }
+
     /// The kind of a layer's code that no rule matches. In a network layer, it is the protocol's
     /// own work.
     #[must_use]

@@ -163,9 +163,10 @@ impl ProfileError {
                 "take both snapshots in the recorded command: `perf record -a -g --namespaces -- sh -c 'ip -s -j \
                  link > before.json; sleep 10; ip -s -j link > after.json'`, or give --packets N",
             ),
-            Self::RecordedKernel { .. } => {
-                Some("copy /proc/kallsyms of the recorded machine, read as root in the same boot")
-            }
+            Self::RecordedKernel { .. } => Some(
+                "copy /proc/kallsyms of the recorded machine, read as root in the same boot, or run \
+                      `perf script` there and read its text in place of the recording",
+            ),
             Self::NoGroup { .. } => {
                 Some("`cat /proc/PID/cgroup` prints the control group of a process")
             }

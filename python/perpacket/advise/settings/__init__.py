@@ -79,6 +79,7 @@ KINDS = {
     "ethtool-feature": "ethtool:Feature",
     "ethtool-coalesce": "ethtool:Coalescing",
     "ethtool-channels": "ethtool:Channels",
+    "ethtool-rings": "ethtool:Rings",
     "sysctl": "files:Sysctl",
     "file": "files:Files",
     "file-mask": "files:Masks",

@@ -155,6 +155,20 @@ class _Parameter(_Interface):
     def check_range(self, value: str) -> None:
         """Raise an error for a number that the driver does not accept."""
 
+    def check_most(self, value: str, most: str) -> None:
+        """Raise an error for 0, or for more than the driver's attribute `most`."""
+
+        def largest_of(ethtool: Any) -> int:
+            return int(getattr(getattr(ethtool, f"get_{self.group}")(self.scope.interface), most))
+
+        largest = self.call("", largest_of)
+        if not largest:
+            raise MachineLacks(f"{self.title()}: the driver has none of these queues")
+        if not 1 <= int(value) <= largest:
+            raise ConfigurationError(
+                f"{self.title()} = {value}: expected 1 to {largest}", value=value
+            )
+
     def write(self, value: str) -> None:
         """Set the number."""
 
@@ -193,18 +207,7 @@ class Channels(_Parameter):
 
     def check_range(self, value: str) -> None:
         """Raise an error for no queue, or for more queues than the driver has."""
-
-        def most(ethtool: Any) -> int:
-            channels = ethtool.get_channels(self.scope.interface)
-            return int(getattr(channels, f"max_{self.parameter}"))
-
-        largest = self.call("", most)
-        if not largest:
-            raise MachineLacks(f"{self.title()}: the driver has none of these queues")
-        if not 1 <= int(value) <= largest:
-            raise ConfigurationError(
-                f"{self.title()} = {value}: expected 1 to {largest}", value=value
-            )
+        self.check_most(value, f"max_{self.parameter}")
 
     @property
     def attribute(self) -> str:
@@ -212,3 +215,20 @@ class Channels(_Parameter):
         if self.parameter.startswith("max-"):
             return self.parameter.replace("-", "_")
         return f"{self.parameter}_count"
+
+
+class Rings(_Parameter):
+    """The number of buffers of a ring: `ethtool -G`."""
+
+    group, flag = "rings", "-G"
+
+    def check_range(self, value: str) -> None:
+        """Raise an error for no buffer, or for more than the driver has."""
+        self.check_most(value, f"{self.parameter}_max")
+
+    @property
+    def attribute(self) -> str:
+        """`rx` or, for the most, `rx_max`, as in struct ethtool_ringparam."""
+        if self.parameter.startswith("max-"):
+            return f"{self.parameter.removeprefix('max-')}_max"
+        return self.parameter

@@ -7,6 +7,7 @@ import re
 from glob import glob
 from pathlib import Path
 
+from perpacket.advise import kernel_texts
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import MASK, SEPARATOR
 from perpacket.advise.settings.refusals import refusals
@@ -30,7 +31,10 @@ def controls(scope: NetworkScope) -> tuple[list[str], list[str]]:
 
 
 class Files:
-    """One value in every file that a pattern matches; `{interface}` is the scope's interface."""
+    """One value in every file that a pattern matches; `{interface}` is the scope's interface.
+
+    Several patterns, with spaces between them, can have values of their own, separated by `;`.
+    """
 
     kind = "file"
     is_readable = True
@@ -47,7 +51,7 @@ class Files:
 
     def paths(self) -> list[str]:
         """The files, inside the namespace; raises `MachineLacks` without any."""
-        found = sorted(glob(self.title()))
+        found = [path for pattern in self.title().split() for path in sorted(glob(pattern))]
         if not found:
             raise MachineLacks(f"{self.title()}: there is no such file on this machine")
         return found
@@ -93,12 +97,20 @@ class Files:
 
     def command(self, value: str) -> str:
         """A shell loop over the files."""
+        parts, patterns = value.split(SEPARATOR), self.title().split()
+        if len(parts) == len(patterns) > 1:
+            pairs = zip(parts, patterns, strict=True)
+            return self.scope.shell("; ".join(f"echo {part} > {path}" for part, path in pairs))
         echo = f"echo '{value}' > $file"
         return self.scope.shell(f"for file in {self.title()}; do {echo}; done")
 
     def permanent(self, value: str) -> str | None:
         """A line of tmpfiles.d(5)."""
-        return f"a file in /etc/tmpfiles.d with the line: w {self.title()} - - - - {value}"
+        patterns = self.title().split()
+        parts = value.split(SEPARATOR)
+        values = parts if len(parts) == len(patterns) else [value] * len(patterns)
+        lines = [f"w {path} - - - - {part}" for path, part in zip(patterns, values, strict=True)]
+        return f"a file in /etc/tmpfiles.d with the line: {', and: '.join(lines)}"
 
     def record(self) -> dict[str, str]:
         """The entry of the journal from which the setting can be opened again."""
@@ -221,7 +233,10 @@ class Masks(Files):
 
 
 class Affinity(Files):
-    """The processors of an interface's interrupts, as lists such as `0-3`."""
+    """The processors of an interface's interrupts, as lists such as `0-3`.
+
+    `spread` gives each interrupt a processor of its own, as far as there are enough.
+    """
 
     kind = "irq-affinity"
 
@@ -237,9 +252,23 @@ class Affinity(Files):
         """The files of the lists; raises `MachineLacks` if the interface has no interrupts."""
         folder = self.pattern.replace("{interface}", self.scope.interface)
         numbers = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        if not numbers:  # Some drivers register their vectors without the device's list.
+            device = os.path.basename(os.path.realpath(os.path.dirname(folder)))
+            names = [self.scope.interface, device] if os.path.isdir(os.path.dirname(folder)) else []
+            text = Path("/proc/interrupts").read_text()
+            numbers = kernel_texts.interrupt_numbers(text, names)
         if not numbers:
             raise MachineLacks(f"{self.scope.interface} has no interrupts of its own")
         return [f"/proc/irq/{number}/smp_affinity_list" for number in numbers]
+
+    def normal(self, value: str) -> str:
+        """The lists, one for each interrupt if they differ."""
+        if value != "spread":
+            return super().normal(value)
+        cpus = sorted(os.sched_getaffinity(0))
+        count = len(self.scope.inside(self.paths))
+        lists = [str(cpus[number % len(cpus)]) for number in range(count)]
+        return lists[0] if len(set(lists)) == 1 else SEPARATOR.join(lists)
 
     def record(self) -> dict[str, str]:
         """The entry of the journal from which the setting can be opened again."""

@@ -3,6 +3,7 @@
 use perf_event_open_sys::bindings;
 
 use super::fields;
+use super::text_stacks::EXPECTED;
 use crate::capture::ring::HEADER_BYTES;
 
 /// The first bytes of a file in this machine's byte order.
@@ -19,6 +20,9 @@ const HOSTNAME: usize = 3;
 const OSRELEASE: usize = 4;
 const NRCPUS: usize = 7;
 const CMDLINE: usize = 11;
+
+/// The way out for recordings that only perf reads.
+const AS_TEXT: &str = "or run `perf script -i FILE > FILE.txt` there and read FILE.txt";
 
 /// Number of feature bits.
 const FEATURE_BITS: usize = 256;
@@ -216,18 +220,28 @@ impl<'a> File<'a> {
         match bytes.get(..8) {
             Some(magic) if magic == MAGIC => {}
             Some(magic) if magic == SWAPPED => {
-                return Err("recorded on a machine of the other byte order".to_owned());
+                return Err(format!(
+                    "recorded on a machine of the other byte order; {AS_TEXT}"
+                ));
             }
-            _ => return Err("not a file of perf record".to_owned()),
+            Some([0x1f, 0x8b, ..]) => {
+                return Err(format!(
+                    "a compressed file, perhaps a pprof profile, whose functions are mostly of user code; {EXPECTED}"
+                ));
+            }
+            _ => return Err(format!("not a file of perf record; {EXPECTED}")),
         }
         let at = At(bytes);
         if at.u64(8) == Some(PIPE_HEADER_BYTES) {
-            return Err("the stream of a pipe; expected a file: perf record -o FILE".to_owned());
+            return Err(format!(
+                "the stream of a pipe; expected a file: perf record -o FILE; {AS_TEXT}"
+            ));
         }
         Self::sections(at).ok_or_else(|| {
-            "the file ends early: perf record was killed before it wrote the header, or the copy is \
-             incomplete"
-                .to_owned()
+            format!(
+                "the file ends early: perf record was killed before it wrote the header, or the copy is \
+                 incomplete; {AS_TEXT}"
+            )
         })
     }
 
@@ -313,7 +327,9 @@ impl<'a> File<'a> {
             rest = after;
             let kind = At(record).u32(0).unwrap_or(0);
             if COMPRESSED.contains(&kind) {
-                return Err("compressed records; expected a recording without -z".to_owned());
+                return Err(format!(
+                    "compressed records; expected a recording without -z; {AS_TEXT}"
+                ));
             }
             if kind == AUXTRACE {
                 let trace = At(record).u64(HEADER_BYTES).unwrap_or(0);

@@ -1,13 +1,16 @@
-//! Profiles from a file of `perf record`. The file may come from another machine.
+//! Profiles from a file of `perf record`, or from a text with call chains. The file may come from
+//! another machine.
 //!
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt` and
 //! `include/uapi/linux/perf_event.h` of Linux.
 
 mod fields;
 mod file;
+mod from_text;
 mod links;
 mod sample;
 mod snapshots;
+mod text_stacks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -72,6 +75,8 @@ pub struct Recorded {
     pub report: Report,
     pass: Option<PassResult>,
     collector: Collector,
+    /// The folded stacks of a text. It has names of user code, and no files to find them in.
+    lines: Option<BTreeMap<String, u64>>,
 }
 
 impl Recorded {
@@ -80,6 +85,10 @@ impl Recorded {
     /// # Errors
     /// The writer fails.
     pub fn write_folded(&self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(lines) = &self.lines {
+            let mut lines = lines.iter();
+            return lines.try_for_each(|(line, count)| writeln!(out, "{line} {count}"));
+        }
         match &self.pass {
             Some(pass) => folded::write(out, &pass.tally, &self.collector),
             None => Ok(()),
@@ -110,6 +119,9 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         path: settings.file.clone(),
         reason,
     };
+    if let Some(text) = from_text::text_of(&bytes).filter(|_| !bytes.starts_with(b"PERFILE2")) {
+        return from_text::analyse(settings, &text);
+    }
     let file = File::parse(&bytes).map_err(wrong)?;
     if let Some(reason) = file.part() {
         return Err(ProfileError::PartOfMachine {
@@ -195,6 +207,7 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         report,
         pass: results.into_iter().next(),
         collector,
+        lines: None,
     })
 }
 

@@ -1,0 +1,149 @@
+"""Files of another machine are recognized by their contents, and only they are facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perpacket.advise import case, kernel_texts, observation, tool_texts
+from perpacket.advise.advice import advise
+from perpacket.advise.limit import What
+from perpacket.cli.app import run
+from perpacket.errors import ConfigurationError
+
+SOFTNET = "".join(
+    " ".join(f"{number:08x}" for number in row) + "\n"
+    for row in (
+        (1000, 2, 3, 0, 0, 0, 0, 0, 0, 5, 0, 0, 7),
+        (16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9),
+    )
+)
+"""The rows of processors 7 and 9."""
+
+SS = """\
+ESTAB 0 900000 10.0.0.1:80 10.0.0.2:5000
+\t cubic wscale:7,7 rto:204 cwnd:10 busy:1000ms rwnd_limited:800ms(80.0%) rcv_space:14600
+ESTAB 0 0 10.0.0.1:80 10.0.0.3:5000
+\t cubic cwnd:10 app_limited busy:200ms sndbuf_limited:20ms(10.0%) rcv_space:29200
+"""
+
+TC = """\
+qdisc htb 1: dev eth0 root refcnt 2 r2q 10 default 0x10
+ Sent 1000 bytes 10 pkt (dropped 7, overlimits 5000 requeues 0)
+ backlog 64Kb 40p requeues 0
+qdisc fq_codel 8001: dev eth0 parent 1:10 limit 10240p
+ Sent 1000 bytes 10 pkt (dropped 0, overlimits 0 requeues 0)
+ backlog 0b 0p requeues 0
+qdisc noqueue 0: dev lo root refcnt 2
+"""
+
+CHANNELS = """\
+Channel parameters for eth0:
+Pre-set maximums:
+Combined:\t8
+Current hardware settings:
+Combined:\t2
+"""
+
+
+def test_softnet_stat_names_the_processor_of_each_row() -> None:
+    rows = kernel_texts.backlogs(SOFTNET)
+    assert rows["cpu7"] == kernel_texts.Backlog(1000, 2, 3, 5)
+    assert set(rows) == {"cpu7", "cpu9"}
+    assert list(kernel_texts.backlogs("00000001 " * 9 + "\n")) == ["cpu0"]
+
+
+def test_counters_of_protocols_have_the_names_of_nstat() -> None:
+    snmp = "Tcp: InSegs OutSegs RetransSegs\nTcp: 10 20 3\nUdp: InDatagrams\nUdp: 4\n"
+    assert kernel_texts.protocols(snmp)["TcpRetransSegs"] == 3
+    nstat = "#kernel\nTcpExtTCPRcvCollapsed           7      0.0\nIpInReceives 5 0.0\n"
+    assert kernel_texts.protocols(nstat) == {"TcpExtTCPRcvCollapsed": 7, "IpInReceives": 5}
+    netstat = "Tcp:\n    100 segments sent out\n    9 segments retransmitted\n    InCsumErrors: 2\n"
+    assert tool_texts.netstat(netstat) == {
+        "TcpOutSegs": 100,
+        "TcpRetransSegs": 9,
+        "TcpInCsumErrors": 2,
+    }
+
+
+def test_interrupts_are_found_by_the_name_of_the_interface() -> None:
+    text = """\
+            CPU0       CPU1
+  1:          9          0  IO-APIC   1-edge      i8042
+ 30:        100          5  PCI-MSI 1-edge      mlx5_comp0@pci:0000
+ 31:         70          0  PCI-MSI 2-edge      i40e-eth1-TxRx-0
+ 32:         10          4  PCI-MSI 3-edge      eth10-TxRx-0
+NMI:          0          0   Non-maskable interrupts
+"""
+    rows = kernel_texts.interrupts(text)
+    assert kernel_texts.of_interface(rows, "eth1") == {"i40e-eth1-TxRx-0": [70, 0]}
+    assert kernel_texts.interrupt_numbers(text, ["eth10"]) == ["32"]
+    assert not kernel_texts.of_interface(rows, "veth1")
+    virtio = {"virtio0-input.0": [5], "virtio0-config": [1]}
+    assert list(kernel_texts.of_interface(virtio, "eth0")) == ["virtio0-input.0"]
+    assert not kernel_texts.of_interface({**virtio, "virtio1-input.0": [5]}, "eth0")
+
+
+def test_windows_and_shapers_are_read() -> None:
+    senders = kernel_texts.senders(SS)
+    assert (senders.count, senders.busy_ms, senders.window_ms) == (2, 1200, 800)
+    assert (senders.application, senders.receive_space) == (1, 29200)
+    queue = tool_texts.disciplines(TC)["eth0"]
+    assert (queue.kind, queue.dropped, queue.delayed, queue.waiting_bytes) == (
+        "htb",
+        7,
+        5000,
+        65536,
+    )
+
+
+def test_a_case_has_the_settings_of_its_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("of_profile", "observe", "read_counters"):
+        monkeypatch.setattr(observation, name, lambda *_: pytest.fail("it read this machine"))
+    (tmp_path / "tc.txt").write_text(TC)
+    (tmp_path / "channels.txt").write_text(CHANNELS)
+    (tmp_path / "ethtool-S-eth0").write_text("NIC statistics:\n     rx_missed_errors: 0\n")
+    (tmp_path / "note").write_text("hello")
+    found = case.read([tmp_path])
+    assert [Path(name).name for name in found.unknown] == ["note"]
+    seen = found.observation()
+    assert seen.interfaces == ("eth0",)
+    assert seen.growth is not None
+    assert seen.growth.drivers == {"eth0": {"rx_missed_errors": 0}}
+    channels = {"kind": "ethtool-channels", "parameter": "combined"}
+    assert seen.read_setting(channels, "eth0") == "2"
+    assert seen.read_setting({**channels, "parameter": "max-combined"}, "eth0") == "8"
+    report = advise(seen)
+    assert report.limit is not None
+    assert report.limit.what is What.QUEUEING
+    reasons = {one.change.name: one.reason for one in report.not_applicable}
+    assert reasons["gro"] == "no file shows rx-gro (`ethtool -k`)"
+    assert "no file shows" in reasons["governor"] or "no file is" in reasons["governor"]
+
+
+def test_counters_of_a_folder_before_are_subtracted(tmp_path: Path) -> None:
+    for folder, uptime, dropped in (("before", "100.0 1", 5), ("after", "110.0 1", 9)):
+        proc = tmp_path / folder / "proc"
+        (proc / "net").mkdir(parents=True)
+        (proc / "uptime").write_text(uptime)
+        row = f"00001000 {dropped:08x}" + " 00000000" * 7 + "\n"
+        (proc / "net" / "softnet_stat").write_text(row)
+    growth = case.read([tmp_path]).observation().growth
+    assert growth is not None
+    assert growth.seconds == pytest.approx(10)
+    assert growth.backlogs["cpu0"].dropped == 4
+
+
+def test_a_file_that_does_not_exist_and_a_mixture_with_this_machine_are_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigurationError, match="no such file"):
+        case.read([tmp_path / "nothing"])
+    (tmp_path / "softnet_stat").write_text(SOFTNET)
+    with pytest.raises(ConfigurationError, match="no such interface"):
+        case.read([tmp_path]).observation("eth9")
+    assert run(["advise", str(tmp_path), "--pid", "1"]) == 2
+    assert "exclude --pid" in capsys.readouterr().err
