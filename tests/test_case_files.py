@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -147,3 +151,49 @@ def test_a_file_that_does_not_exist_and_a_mixture_with_this_machine_are_errors(
         case.read([tmp_path]).observation("eth9")
     assert run(["advise", str(tmp_path), "--pid", "1"]) == 2
     assert "exclude --pid" in capsys.readouterr().err
+
+
+def test_a_captured_case_is_private_and_read_with_its_own_facts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "here.case"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peers = [socket.create_connection(server.getsockname()), server.accept()[0]]
+        secret = subprocess.Popen(["sleep", "19.87654"])
+        try:
+            assert run(["capture", "--duration", "1s", "--output", str(file)]) == 0
+        finally:
+            secret.kill()
+            secret.wait()
+            for peer in peers:
+                peer.close()
+    capsys.readouterr()
+    assert run(["case", "show", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert "proc/net/softnet_stat" in text
+    assert "case/before/proc/stat" in text
+    own = {word for word in Path("/proc/net/fib_trie").read_text().split() if word.count(".") == 3}
+    hardware = {path.read_text().strip() for path in Path("/sys/class/net").glob("*/address")}
+    private = {os.uname().nodename, "127.0.0.1", "19.87654", str(Path.home()), *own, *hardware}
+    zeros = {"0.0.0.0", "00:00:00:00:00:00", ""}
+    for word in private - zeros:
+        assert not re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", text), word
+    seen = case.read([file]).observation()
+    assert seen.growth is not None
+    assert seen.growth.busy
+    assert seen.growth.seconds > 0.5
+    assert seen.cpus == os.cpu_count()
+
+
+def test_the_script_is_printed_and_is_posix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["capture", "--script"]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("#!/bin/sh")
+    checked = subprocess.run(["sh", "-n"], input=script, text=True, check=False)
+    assert checked.returncode == 0
+    assert run(["capture"]) == 2
+
+
+def test_a_file_that_is_no_case_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello")
+    assert run(["case", "show", str(tmp_path / "text")]) == 2

@@ -9,6 +9,7 @@
     growth.py       how much counters grew
     tool_texts.py   the output of ethtool, tc, ip, sysctl and netstat
     case.py         the facts of another machine, from files
+    capture.sh      the shell script that makes a case
     limit.py        what limits the traffic
     observation.py  the sources of facts: a profile, the kernel's counters around it, the server
     profile.py      a profile with its call chains

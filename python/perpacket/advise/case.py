@@ -13,12 +13,14 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
+import tarfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perpacket.advise import growth, kernel_texts, profile, tool_texts
-from perpacket.advise.counters import Counters
+from perpacket.advise.counters import Counters, processors
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.growth import Growth
 from perpacket.advise.links import Link, Queue
@@ -31,6 +33,8 @@ from perpacket.measure.hosts.record import temporary_folder
 
 BEFORE = "before"
 """The folder with the counters at the start of the window."""
+
+LARGEST_CASE_BYTES = 1 << 30
 
 LARGEST_BYTES = 1 << 26
 """A text that is longer is no counter; recordings have no limit."""
@@ -223,7 +227,12 @@ class Case:
             found = growth.between(_counters(self.before), now)
             seconds = now.time_s - _counters(self.before).time_s
         assert found is not None
-        return replace(found, seconds=seconds, busy=self.now.busy, softirq=self.now.softirq)
+        return replace(
+            found,
+            seconds=seconds,
+            busy=self.now.busy or found.busy,
+            softirq=self.now.softirq or found.softirq,
+        )
 
     def _setting(self, table: Mapping[str, str], interface: str) -> str:
         """The present value of a setting; raises `NotReadable` if no file shows it."""
@@ -271,7 +280,7 @@ def _counters(texts: Texts) -> Counters:
     uptime = texts.files.get("/proc/uptime", "0").split()
     return Counters(
         float(uptime[0]) if uptime else 0.0,
-        {},
+        processors(texts.files.get("/proc/stat", "")),
         {},
         texts.protocols,
         texts.queues,
@@ -283,7 +292,20 @@ def _counters(texts: Texts) -> Counters:
 
 
 def read(paths: Sequence[Path]) -> Case:
-    """The case of files and folders; raises `ConfigurationError` for one that cannot be read."""
+    """The case of files, folders and archives.
+
+    Raises `ConfigurationError` for a file that cannot be read.
+    """
+    with temporary_folder("case") as folder:
+        opened = []
+        for number, path in enumerate(paths):
+            opened.append(folder / str(number) if is_archive(path) else path)
+            if is_archive(path):
+                unpack(path, opened[-1])
+        return _read(opened)
+
+
+def _read(paths: Sequence[Path]) -> Case:
     before, now, unknown = Texts(), Texts(), []
     has_before = False
     recordings: list[Path] = []
@@ -307,6 +329,25 @@ def read(paths: Sequence[Path]) -> Case:
         raise ConfigurationError(f"{listed}: expected one profile or recording of a machine")
     measured = _profile(recordings[0]) if recordings else Profile({})
     return Case(before if has_before else None, now, measured, tuple(unknown))
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Write the files of an archive, as `perpacket capture` makes it, into a folder."""
+    try:
+        with tarfile.open(path) as archive:
+            if sum(member.size for member in archive) > LARGEST_CASE_BYTES:
+                raise ConfigurationError(f"{path}: the files of the case have over 1 GiB")
+            archive.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ConfigurationError(f"{path}: the archive cannot be read: {error}") from None
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive of tar, plain or compressed."""
+    try:
+        return path.is_file() and tarfile.is_tarfile(path)
+    except OSError:
+        return False
 
 
 def _files(paths: Sequence[Path]) -> list[tuple[Path, str]]:

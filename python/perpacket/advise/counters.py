@@ -73,7 +73,7 @@ def read(pid: int | None, workers: Sequence[int], scope: NetworkScope) -> Counte
     files = Files()
     return Counters(
         time.monotonic(),
-        processors(PROC),
+        processors((PROC / "stat").read_text()),
         dict(_threads(workers)),
         protocols(files, f"/proc/{pid or 'self'}/net"),
         queues,
@@ -86,12 +86,12 @@ def read(pid: int | None, workers: Sequence[int], scope: NetworkScope) -> Counte
     )
 
 
-def processors(proc: Path) -> dict[str, Processor]:
-    """The time of each processor."""
+def processors(stat: str) -> dict[str, Processor]:
+    """The time of each processor, from the text of /proc/stat."""
     hertz = os.sysconf("SC_CLK_TCK")
     found: dict[str, Processor] = {}
-    for line in (proc / "stat").read_text().splitlines():
-        name, *words = line.split()
+    for line in stat.splitlines():
+        name, *words = line.split() or [""]
         if re.fullmatch(r"cpu\d+", name):
             ticks = list(map(int, words))
             idle_s = (ticks[IDLE] + ticks[WAITING]) / hertz

@@ -132,7 +132,9 @@ def links(text: str) -> Iterator[Link]:
 def devices(text: str) -> dict[str, dict[str, int]]:
     """The packets and bytes of each interface in /proc/net/dev."""
     found: dict[str, dict[str, int]] = {}
-    for name, counters in re.findall(r"^\s*(\S+):\s*((?:\d+\s*){16})$", text, re.MULTILINE):
+    for name, counters in re.findall(
+        r"^\s*(\S+):\s*((?:\d+[ \t]+){15}\d+)[ \t]*$", text, re.MULTILINE
+    ):
         numbers = counters.split()
         found[name] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
     return found
