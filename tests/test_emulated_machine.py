@@ -15,13 +15,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket_lab.emulate import report, runs
+from perpacket_lab.emulate import files, kernel, prepared, report, runs
 from perpacket_lab.emulate.footprint import footprint
 from perpacket_lab.emulate.prepared import Prepared
 from perpacket_lab.emulate.session import Session
@@ -29,6 +30,41 @@ from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
+
+HTTP = b"""
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static const char answer[] = "HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n/* header */\\r\\nok";
+int main(int count, char **words) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
+    int listener = socket(AF_INET, SOCK_STREAM, 0), poll = epoll_create1(0);
+    char request[4096];
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
+    bind(listener, (struct sockaddr *)&address, sizeof address);
+    listen(listener, 100);
+    /* daemon */
+    epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
+    while (epoll_wait(poll, &event, 1, -1) == 1) {
+        int connection = event.data.fd;
+        if (connection == listener) {
+            event = (struct epoll_event){.events = EPOLLIN, .data.fd = accept(listener, 0, 0)};
+            epoll_ctl(poll, EPOLL_CTL_ADD, event.data.fd, &event);
+        } else if (read(connection, request, sizeof request) <= 0) {
+            close(connection);
+        } else {
+            /* work */
+            write(connection, answer, sizeof answer - 1);
+        }
+    }
+}
+"""
+"""A small web server. Tests replace its comments by more work."""
+
+NO_HTTP = HTTP.replace(b"HTTP/1.1", b"-ERR 1.1")
 
 SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
 
@@ -57,6 +93,75 @@ def test_the_same_command_prints_the_same_bytes_beside_a_busy_machine(
 @pytest.mark.slow
 def test_the_same_command_prints_the_same_bytes_twenty_times(session: Session) -> None:
     same_bytes(session, 20)
+
+
+def boot_again(session: Session, cache: Path, times: int) -> None:
+    """Boot the guest of `session` so many times, and compare states and counts."""
+    source = kernel.cached()
+    assert source is not None
+    archive = files.archive(source)
+    expected = json.dumps(session.emulate(SMALL))
+    for number in range(times):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CACHE_HOME", str(cache / str(number)))
+            again = prepared.prepare(
+                session.emulator, session.plugin, source, archive, lambda text: None
+            )
+        assert again.folder != session.machine.folder
+        assert again.state_digest == session.machine.state_digest
+        assert json.dumps(replace(session, machine=again).emulate(SMALL)) == expected
+        shutil.rmtree(cache)
+
+
+def test_another_boot_beside_a_busy_machine_prints_the_same_bytes(
+    session: Session, busy: None, tmp_path: Path
+) -> None:
+    boot_again(session, tmp_path / "cache", 1)
+
+
+@pytest.mark.full
+def test_five_boots_print_the_same_bytes(session: Session, tmp_path: Path) -> None:
+    boot_again(session, tmp_path / "cache", 4)
+
+
+def test_a_window_of_requests_has_so_many(session: Session) -> None:
+    settings = replace(
+        SMALL, scenario=Scenario("web", 1), warmup_frames=0, requests=20, warmup_requests=10
+    )
+    found: Any = session.emulate(settings)
+    assert found["requests"] == {"responses": 20, "errors": 0, "statuses": {"200": 20}}
+    (counts,) = found["by_variant"]
+    whole = sum(counts["instructions"]["layer_kinds"].values())
+    assert found["total"]["instructions_per_request"] == pytest.approx(whole / 20)
+    # Each response of 10 KiB has eight segments of 1448 bytes.
+    assert counts["packets"]["sent"] == 20 * 8
+    assert found["data_accesses_per_packet"]["value"] > 1000
+
+
+def test_a_server_that_does_not_answer_http_is_an_error(session: Session, tmp_path: Path) -> None:
+    server = tmp_path / "server"
+    subprocess.run(["cc", "-O2", "-o", server, "-x", "c", "-"], input=NO_HTTP, check=True)
+    words = f"{server} {{port}}"
+    own = replace(session, files=files.server_archive([str(server)], ()))
+    with pytest.raises(RunFailed, match="no HTTP response without an error, but none at all"):
+        own.emulate(replace(SMALL, scenario=Scenario(words)))
+
+
+def test_errors_alone_are_no_sound_responses() -> None:
+    counts = {"responses": {"404": 3, "500": 1}}
+    with pytest.raises(RunFailed, match="but 3 of status 404, 1 of status 500"):
+        runs.check_responses(SMALL, counts)
+    runs.check_responses(SMALL, {"responses": {"404": 3, "304": 1}})
+    runs.check_responses(replace(SMALL, scenario=Scenario("bulk")), {"responses": {}})
+
+
+def test_a_server_may_become_a_daemon(session: Session, tmp_path: Path) -> None:
+    server = tmp_path / "server"
+    program = HTTP.replace(b"/* daemon */", b"if (fork()) return 0;")
+    subprocess.run(["cc", "-O2", "-o", server, "-x", "c", "-"], input=program, check=True)
+    own = replace(session, files=files.server_archive([str(server)], ()))
+    found: Any = own.emulate(replace(SMALL, scenario=Scenario(f"{server} {{port}}")))
+    assert found["requests"]["statuses"].keys() == {"200"}
 
 
 def test_the_window_ends_with_the_burst_that_completes_its_frames(session: Session) -> None:
@@ -153,6 +258,42 @@ def test_a_kernel_without_types_has_no_structures(session: Session, tmp_path: Pa
     assert "CONFIG_DEBUG_INFO_BTF" in failed.value.hint
 
 
+def random_shapes(random: Random) -> Memory:
+    """Caches that a filtered recording must suffice for."""
+
+    def shape(least: int, most: int) -> str:
+        ways = random.choice([1, 2, 3, 5, 8, 12])
+        return f"{4 * ways << random.randint(least, most)}K:{ways}"
+
+    first = ",".join({shape(0, 4) for _ in range(2)})
+    second = ",".join({shape(3, 6) for _ in range(3)})
+    policy = random.choice(["non-inclusive", "exclusive"])
+    prefetch = random.choice(["none", "next-line"])
+    tlb = random.choice([0, 64, 256])
+    return Memory.of(
+        first, second, policy, prefetch, tlb, random.choice(["invalidate", "allocate"])
+    )
+
+
+def test_a_recording_replays_with_random_caches_as_they_count_live(
+    session: Session, tmp_path: Path
+) -> None:
+    from perpacket_lab.emulate.replay import replay
+
+    # The recording has several chunks.
+    settings = replace(SMALL, scenario=Scenario("bulk", 4), frames=1000)
+    file = tmp_path / "bulk.rec"
+    session.emulate(settings, record=file)
+    assert file.stat().st_size > 3 << 18
+    random = Random(37)
+    for _ in range(2):
+        memory = random_shapes(random)
+        live: Any = session.emulate(replace(settings, memory=memory))
+        again = replay(file, memory)
+        for part in ("packets", "total", "layers", "kinds", "directions"):
+            assert again[part] == live[part], memory
+
+
 def test_a_replay_equals_the_emulation_that_was_recorded(session: Session, tmp_path: Path) -> None:
     from perpacket_lab.emulate.replay import replay
 
@@ -165,20 +306,6 @@ def test_a_replay_equals_the_emulation_that_was_recorded(session: Session, tmp_p
         assert again[part] == live[part]
     with pytest.raises(ConfigurationError, match="not a recording of a bulk sender"):
         footprint(file)
-
-
-def test_the_guest_of_a_server_that_does_not_start_is_removed(
-    session: Session, tmp_path: Path
-) -> None:
-    folder = tmp_path / session.machine.key
-    shutil.copytree(session.machine.folder, folder, copy_function=os.symlink)
-    settings = replace(SMALL, scenario=Scenario("absent-program"))
-    machine = replace(session.machine, folder=folder)
-    for removes_failed in (False, True):
-        own = replace(session, machine=machine, removes_failed=removes_failed)
-        with pytest.raises(RunFailed, match="the server does not listen"):
-            own.emulate(settings)
-        assert list(tmp_path.iterdir()) == ([] if removes_failed else [folder])
 
 
 def test_a_server_that_does_not_start_is_an_error_of_the_guest(session: Session) -> None:

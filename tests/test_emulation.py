@@ -386,6 +386,8 @@ def window(sent: int, received: int, tcp: int) -> dict[str, Any]:
         "frames": {"sent": sent, "received": received},
         "guest": {"values": [5_000_000, 0, 0, 0, 0, 0], "text": ""},
         "returns": {"matched": 1000, "unmatched": 0},
+        "data_accesses": 5000,
+        "responses": {"200": 9, "404": 1},
         "counts": rows,
     }
 
@@ -400,6 +402,11 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     total = found["total"]
     # Without the idle loop: 4000 and 4200 instructions in 100 packets each.
     assert total["instructions_per_packet"] == pytest.approx(41)
+    assert total["instructions_per_request"] == pytest.approx(410)
+    assert found["requests"] == {"responses": 20, "errors": 2, "statuses": {"200": 18, "404": 2}}
+    assert found["data_accesses_per_packet"]["value"] == 50
+    kinds = [one["instructions"]["layer_kinds"] for one in found["by_variant"]]
+    assert kinds[1] == {"socket copy": 1000, "tcp protocol": 3200}
     # Student's t with one degree of freedom is 12.706; the means differ by 2, a deviation of 1.
     half = 12.706 * 1.0
     high = total["intervals"]["instructions_per_packet"]["high"]

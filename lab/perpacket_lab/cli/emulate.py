@@ -144,6 +144,19 @@ def emulate(
             "several at once."
         ),
     ] = 10_000,
+    requests: Annotated[
+        int,
+        typer.Option(
+            help="HTTP requests to count, instead of --frames. The window begins and ends with a "
+            "response."
+        ),
+    ] = 0,
+    warmup_requests: Annotated[
+        int,
+        typer.Option(
+            help="Requests before such a window, by default 400 plus one for each connection."
+        ),
+    ] = 0,
     warmup_frames: Annotated[
         int,
         typer.Option(
@@ -204,6 +217,8 @@ def emulate(
         Memory.of(l1, l2, policy, prefetch, tlb, dma),
         frames=frames,
         warmup_frames=warmup_frames,
+        requests=requests,
+        warmup_requests=warmup_requests,
         variants=replications,
         turn_instructions=turn_instructions,
         seed=seed,
@@ -275,6 +290,7 @@ def shell(
     """Open a shell in the guest. `exit` ends the guest and discards all changes."""
     from perpacket_lab.emulate.machine import Machine
     from perpacket_lab.emulate.settings import Scenario
+    from perpacket_lab.emulate.work import UNPACK
 
     found = open_session(guest(kernel, modules, Scenario(server).command, server_files), False)
     arguments = {"turn": "20000"}
@@ -284,7 +300,8 @@ def shell(
         found.plugin,
         arguments,
         incoming=True,
-        work=b"exec setsid cttyhack sh\n",
+        work=UNPACK + b"exec setsid cttyhack sh\n",
+        files=found.files,
         terminal=True,
     ) as machine:
         machine.restore(found.machine.state)

@@ -19,14 +19,10 @@ PASSWORDS = b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
 GROUPS = b"root:x:0:\nnogroup:x:65534:\n"
 
 
-def archive(kernel: Kernel, server: Sequence[str] = (), extra: Sequence[Path] = ()) -> bytes:
+def archive(kernel: Kernel) -> bytes:
     """The initial file system of a guest.
 
-    `server` is the command of a server that perpacket does not configure, and `extra` has its
-    files.
-
-    Raises `MachineLacks` when a program is missing on this machine, and `ConfigurationError` when a
-    file is missing.
+    Raises `MachineLacks` when a program is missing on this machine.
     """
     files = Archive()
     source = resources.files("perpacket_lab.emulate") / "guest"
@@ -44,6 +40,20 @@ def archive(kernel: Kernel, server: Sequence[str] = (), extra: Sequence[Path] = 
         add_program(files, needed(name, "iproute2"), f"host/{name}")
     if nginx := executables.find("nginx"):
         add_program(files, Path(nginx), "host/nginx")
+    return files.pack()
+
+
+def server_archive(server: Sequence[str], extra: Sequence[Path]) -> bytes:
+    """The files of a server that perpacket does not configure; empty without one.
+
+    The guest unpacks them after it is restored, so that all servers and all versions of a server
+    run on the same stored guest. `server` is the server's command, and `extra` has its files.
+
+    Raises `MachineLacks` when a library is missing, and `ConfigurationError` when a file is.
+    """
+    if not server and not extra:
+        return b""
+    files = Archive()
     if server:
         add_program(files, program_of(server), f"host/{Path(server[0]).name}")
     for path in (*named_files(server), *extra):

@@ -22,11 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perpacket.errors import MachineLacks, RunFailed
 from perpacket_lab.emulate.qemu import Qemu, plugin_option, refusal
 
 MEMORY_MIB = 1024
+CODE_MIB = 512
+"""Memory for translated code. QEMU's default depends on the memory of this machine."""
 PROCESSOR = "qemu64"
 """A processor without fast strings. With them, the kernel would use a `rep` of bytes, which the
 emulator counts byte by byte."""
@@ -39,8 +42,9 @@ KERNEL_OPTIONS = (
 off."""
 
 OPTIONS = (
-    *("-M", "pc", "-accel", "tcg,thread=single", "-smp", "2", "-cpu", PROCESSOR),
-    *("-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+    *("-M", "pc", "-accel", f"tcg,thread=single,tb-size={CODE_MIB}", "-smp", "2"),
+    *("-cpu", PROCESSOR, "-seed", "1", "-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config"),
+    *("-display", "none", "-no-reboot"),
     *("-icount", "shift=0,sleep=off", "-rtc", "base=2020-01-01,clock=vm"),
     *("-netdev", "hubport,id=a,hubid=0", "-netdev", "hubport,id=b,hubid=0"),
     *("-device", "e1000,netdev=a,mac=52:54:00:00:00:01,addr=4,romfile="),
@@ -54,6 +58,13 @@ PR_SET_PDEATHSIG = 1
 (include/uapi/linux/prctl.h)."""
 
 POLL_S = 0.02
+OUTPUTS = {"out": b"", "console": b"", "errors": b""}
+"""The files that QEMU and the plugin write, with their first content."""
+REGISTERS = {"command-line": "info registers -a"}
+"""The monitor's command that prints all registers of all processors."""
+WITHOUT_MEMORY = [{"capability": "x-ignore-shared", "state": True}]
+"""The memory is a file of its own, so the state need not contain it
+(docs/system/vm-templating.rst of QEMU)."""
 SETTLED_STATES = ("completed", "failed", "cancelled")
 MESSAGE = "perpacket-emulate: "
 """The prefix of the plugin's messages."""
@@ -65,7 +76,7 @@ MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits ho
 
 GUEST_HINTS = {
     "the server does not listen": "start it in `perpacket emulate shell`, with the same --server, "
-    "to see its messages: it must stay in the foreground and listen at {address}:{port}; "
+    "to see its messages: it must listen at {address}:{port}; "
     "--server-files adds files that it needs",
     "no driver for e1000": "name the folder of the kernel's modules with --modules, or use a "
     "kernel that has this driver, as the general kernels of distributions do",
@@ -81,7 +92,8 @@ class MemoryFile:
     def __init__(self, name: str, content: bytes = b"") -> None:
         """A file with this content."""
         self.descriptor = os.memfd_create(name)
-        os.write(self.descriptor, content) if content else None
+        with open(self.descriptor, "wb", closefd=False) as file:
+            file.write(content)
 
     @property
     def path(self) -> str:
@@ -100,16 +112,25 @@ class MemoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """The files to boot: the kernel and the initial file system, if it has one."""
+    """The files to boot: the kernel, and the initial file system if it has one."""
 
     kernel: Path
     archive: Path | None = None
+    memory: Path | None = None
+    """The file that is the guest's memory. A restored machine does not change it."""
 
-    @property
-    def options(self) -> tuple[str, ...]:
+    def options(self, is_restored: bool) -> tuple[str, ...]:
         """The options of QEMU for these files."""
         archive = ("-initrd", str(self.archive)) if self.archive else ()
-        return ("-kernel", str(self.kernel), *archive)
+        return ("-kernel", str(self.kernel), *archive, *self._memory(is_restored))
+
+    def _memory(self, is_restored: bool) -> tuple[str, ...]:
+        if self.memory is None:
+            return ()
+        path = str(self.memory).replace(",", ",,")
+        access = "share=off,readonly=on,rom=off" if is_restored else "share=on"
+        backend = f"memory-backend-file,id=memory,size={MEMORY_MIB}M,mem-path={path},{access}"
+        return ("-object", backend, "-machine", "memory-backend=memory")
 
 
 class Machine:
@@ -124,26 +145,28 @@ class Machine:
         *,
         incoming: bool = False,
         work: bytes = b"",
+        files: bytes = b"",
         terminal: bool = False,
     ) -> None:
         """Start the machine; with `incoming` it waits for `restore`.
 
-        `arguments` are the plugin's, without `out` and `work`. With `terminal` the machine's
-        console is this process's terminal.
+        `arguments` are the plugin's, without those for `work`, `files` and its output. With
+        `terminal` the machine's console is this process's terminal.
         """
         self._files = {
             name: MemoryFile(name, content)
-            for name, content in (("out", b""), ("console", b""), ("errors", b""), ("work", work))
+            for name, content in {**OUTPUTS, "work": work, "files": files}.items()
         }
         ours, theirs = socket.socketpair()
-        options = {"out": self._files["out"].path, "work": self._files["work"].path, **arguments}
+        given = {name: self._files[name].path for name in ("out", "work", "files")}
+        options = {**given, **arguments}
         console = (
             "stdio,id=console,signal=off"
             if terminal
             else f"file,id=console,path={self._files['console'].path}"
         )
         command = [
-            *(str(qemu.program), *OPTIONS, *boot.options),
+            *(str(qemu.program), *OPTIONS, *boot.options(incoming)),
             *("-chardev", console, "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={theirs.fileno()}"),
             *("-mon", "chardev=monitor,mode=control"),
@@ -193,13 +216,13 @@ class Machine:
         return self._process.wait()
 
     def wait_for(self, text: str, on_wait: Callable[[str], None] | None = None) -> None:
-        """Wait until the guest has printed `text`.
+        """Wait until the guest, or the plugin for it, has printed `text`.
 
         Raises `RunFailed` with the guest's error, or the reason why the machine has ended.
         """
         while True:
             status = self._process.poll()
-            printed = self.console
+            printed = self.console + self.messages
             if error := after(printed, "perpacket: error: "):
                 hints = [hint for part, hint in GUEST_HINTS.items() if part in error]
                 raise RunFailed(f"the guest: {error}", *hints)
@@ -231,9 +254,14 @@ class Machine:
             return MachineLacks(f"the emulator: {reason}", MEMORY_NEEDED)
         return RunFailed(f"the emulator ended with status {status}: {reason}", hint)
 
-    def save(self, file: Path) -> None:
-        """Stop the machine and write its state to a file; raises `RunFailed`."""
+    def save(self, file: Path) -> str:
+        """Stop the machine and write its state, except its memory, to a file.
+
+        Returns the registers of the processors as text. Raises `RunFailed`.
+        """
         self._monitor.execute("stop")
+        registers = str(self._monitor.execute("human-monitor-command", **REGISTERS))
+        self._monitor.execute("migrate-set-capabilities", capabilities=WITHOUT_MEMORY)
         self._monitor.execute("migrate", uri=f"file:{file}")
         while (state := self._monitor.execute("query-migrate")).get("status") not in SETTLED_STATES:
             time.sleep(POLL_S)
@@ -242,6 +270,7 @@ class Machine:
                 f"{file}: the machine's state was not written: {state.get('error-desc', '')}",
                 "free some space there",
             )
+        return registers
 
     def restore(self, file: Path) -> None:
         """Read a machine's state and continue it; raises `RunFailed`.
@@ -250,6 +279,7 @@ class Machine:
         the host, not of the guest.
         """
         try:
+            self._monitor.execute("migrate-set-capabilities", capabilities=WITHOUT_MEMORY)
             self._monitor.execute("migrate-set-parameters", **{"announce-rounds": 0})
             self._monitor.execute("migrate-incoming", uri=f"file:{file}")
             while self._monitor.execute("query-status").get("status") == "inmigrate":
@@ -280,7 +310,7 @@ class Monitor:
             self._lines.close()
         self._connection.close()
 
-    def execute(self, command: str, **arguments: object) -> Mapping[str, object]:
+    def execute(self, command: str, **arguments: object) -> Any:
         """The answer to a command; raises `RunFailed` with QEMU's error."""
         if not self._is_greeted:
             self._is_greeted = True
@@ -293,7 +323,7 @@ class Monitor:
                 if "error" in answer:
                     raise RunFailed(f"the emulator's {command}: {answer['error']['desc']}")
                 if "return" in answer:
-                    return dict(answer["return"])
+                    return answer["return"]
         except OSError:
             pass
         deadline = time.monotonic() + 1

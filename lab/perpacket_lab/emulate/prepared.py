@@ -1,12 +1,13 @@
 """Prepared machines: snapshots of booted guests in the cache folder, one for each set of inputs.
 
-A folder has `state` (the machine, as QEMU migrates it), `symbols` (the guest's /proc/kallsyms),
-`types` (its BTF), `kernel`, `archive` (both needed to start QEMU) and `about.json`. Its name is the
-digest of everything that the state depends on.
+A folder has `memory` (the guest's memory), `state` (the rest of the machine, as QEMU migrates it),
+`symbols` (the guest's /proc/kallsyms), `types` (its BTF), `kernel`, `archive` (both needed to start
+QEMU) and `about.json`. Its name is the digest of everything that the state depends on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from pathlib import Path
 from perpacket.errors import RunFailed
 from perpacket_lab.emulate import folders, qemu
 from perpacket_lab.emulate.kernel import Kernel
-from perpacket_lab.emulate.machine import OPTIONS, Boot, Machine
+from perpacket_lab.emulate.machine import MESSAGE, OPTIONS, Boot, Machine
 from perpacket_lab.emulate.qemu import Qemu
 
-SCHEMA = 2
+SCHEMA = 3
 KEY_DIGITS = 20
-READY = "perpacket: ready"
+READY = f"{MESSAGE}ready"
+"""The plugin's message when the guest has booted. Then the guest waits until the machine stops."""
 SYMBOLS_LEAST = 1000
 """The least number of symbols; a kernel with fewer has no symbols of functions."""
 
@@ -34,17 +36,15 @@ class Prepared:
     folder: Path
     kernel: str
     """The kernel's version."""
-    is_new: bool = False
-    """Whether this process has booted it."""
 
     @property
     def boot(self) -> Boot:
         """The files from which the guest booted."""
-        return Boot(self.folder / "kernel", self.folder / "archive")
+        return Boot(*(self.folder / name for name in ("kernel", "archive", "memory")))
 
     @property
     def state(self) -> Path:
-        """The machine's state."""
+        """The machine's state, without its memory."""
         return self.folder / "state"
 
     @property
@@ -59,7 +59,7 @@ class Prepared:
 
     @property
     def state_digest(self) -> str:
-        """The digest of the state. Two boots with the same inputs can end in two states."""
+        """The digest of the memory and of the processors' registers."""
         about = json.loads((self.folder / "about.json").read_text(encoding="utf-8"))
         return str(about["state"])
 
@@ -106,16 +106,24 @@ def prepare(
             on_stage(f"booting Linux {kernel.version}")
             machine.wait_for(READY)
             on_stage("storing the machine")
-            machine.save(made.state)
+            registers = machine.save(made.state)
         check_symbols(made.symbols, kernel.version)
         about = {
             "kernel": kernel.version,
             "qemu": emulator.version,
             "options": OPTIONS,
-            "state": qemu.digest(made.state.read_bytes())[:KEY_DIGITS],
+            "state": digest(new / "memory", registers),
         }
         (new / "about.json").write_text(json.dumps(about, indent=2) + "\n")
-    return Prepared(folder, kernel.version, is_new=True)
+    return Prepared(folder, kernel.version)
+
+
+def digest(memory: Path, registers: str) -> str:
+    """The digest of a stopped machine's memory and registers."""
+    with memory.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256")
+    found.update(registers.encode())
+    return found.hexdigest()[:KEY_DIGITS]
 
 
 def check_symbols(file: Path, version: str) -> None:

@@ -7,6 +7,7 @@ caches. A packet is a frame that the driver of card A, the server's network card
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from perpacket_lab.emulate.cycles import cycle_model
 from perpacket_lab.emulate.settings import Settings
 
 SCHEMA = 1
+
+ERROR_STATUS = 400
+"""The first status of an HTTP response that is an error (RFC 9110, section 15)."""
 
 DIRECTIONS = {"send": "sent", "receive": "received", "neither": ""}
 """Each direction with the packets by which its costs are divided; empty for all packets."""
@@ -104,6 +108,11 @@ class Variant:
         frames = self.counts["frames"]
         return int(frames[way]) if way else int(frames["sent"]) + int(frames["received"])
 
+    @property
+    def requests(self) -> int:
+        """HTTP responses that the server began to send."""
+        return sum(self.counts.get("responses", {}).values())
+
     def instructions(self, select: Select) -> float:
         """Instructions of the selected rows."""
         return float(sum(row["instructions"] for row in self.rows if select(row)))
@@ -148,6 +157,7 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
         "variants": len(variants),
         "turn_instructions": settings.turn_instructions,
         "packets": {way: total(variants, way) for way in ("sent", "received")},
+        "requests": requests(variants),
         "guest_window_s": [one["guest"]["values"][0] / 1e9 for one in counts],
         "returns": [one["returns"] for one in counts],
         "caches": {
@@ -155,6 +165,7 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
             "l2": [label(settings, place) for place in range(configurations(settings))],
         },
         "cycle_model": cycle_model(settings.cycles).as_dict(),
+        "data_accesses_per_packet": data_accesses(variants),
         "total": cost(settings, variants, every),
     }
     for group, of in GROUPS.items():
@@ -170,8 +181,43 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
     if settings.by == "structure":
         document["structures"] = structures.by_structure(settings, variants)
         document["declared_lines"] = structures.declared_lines(variants)
+    document["by_variant"] = [by_variant(variant) for variant in variants]
     document["limits"] = limits(settings, variants)
     return document
+
+
+def requests(variants: Sequence[Variant]) -> dict[str, Any]:
+    """HTTP responses of all variants: their number, the errors among them, and each status."""
+    statuses: Counter[str] = Counter()
+    for variant in variants:
+        statuses.update(variant.counts.get("responses", {}))
+    failed = sum(number for status, number in statuses.items() if int(status) >= ERROR_STATUS)
+    return {
+        "responses": statuses.total(),
+        "errors": failed,
+        "statuses": dict(sorted(statuses.items())),
+    }
+
+
+def data_accesses(variants: Sequence[Variant]) -> dict[str, Any]:
+    """Loads and stores per packet, those of the idle loop included."""
+    counts = [one.counts["data_accesses"] for one in variants]
+    return estimate(counts, [max(1, one.packets()) for one in variants])
+
+
+def by_variant(variant: Variant) -> dict[str, Any]:
+    """The counts of one variant: instructions by layer and kind, and by function if counted."""
+    sums: dict[str, Counter[str]] = {"layer_kinds": Counter(), "functions": Counter()}
+    for row in variant.rows:
+        sums["layer_kinds"][f"{row['layer']} {row['kind']}"] += row["instructions"]
+        if row.get("function"):
+            sums["functions"][f"{row['layer']} {function(row)}"] += row["instructions"]
+    return {
+        "packets": {way: variant.packets(way) for way in ("sent", "received")},
+        "requests": variant.requests,
+        "window_s": variant.counts["guest"]["values"][0] / 1e9,
+        "instructions": {name: dict(sorted(own.items())) for name, own in sums.items()},
+    }
 
 
 def cost(
@@ -186,6 +232,9 @@ def cost(
     )
     found: dict[str, Any] = {"share": share.value, **bounds(share.within(0, 1))}
     add_number(found, "instructions_per_packet", estimate(own, packets))
+    if not way and all(one.requests for one in variants):
+        below = [one.requests for one in variants]
+        add_number(found, "instructions_per_request", estimate(own, below))
     add_misses(found, variants, events(settings), select, packets)
     found["modelled_cycles_per_packet"] = modelled_cycles(settings, variants, select, packets)
     return found

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event
 
 from perpacket.errors import ConfigurationError, Interrupted, RunFailed
-from perpacket_lab.emulate import work
+from perpacket_lab.emulate import report, work
 from perpacket_lab.emulate.machine import Machine
 from perpacket_lab.emulate.prepared import Prepared
 from perpacket_lab.emulate.qemu import Qemu
@@ -35,11 +35,14 @@ def emulate(
     prepared: Prepared,
     settings: Settings,
     *,
+    files: bytes = b"",
     workers: int = 0,
     record: Path | None = None,
     on_progress: OnProgress = lambda text, share: None,
 ) -> list[Counts]:
-    """The counts of each variant, in order; `record` is a file for the first variant's accesses.
+    """The counts of each variant, in order.
+
+    `files` is the archive of another server. `record` is a file for the first variant's accesses.
 
     Raises `RunFailed` with the reason when a variant does not reach the end of its window.
     """
@@ -47,7 +50,9 @@ def emulate(
 
     def run(number: int) -> Counts:
         file = record if number == 0 else None
-        return variant(emulator, plugin, prepared, settings, number, file, stop)
+        return variant(
+            emulator, plugin, prepared, settings, number, files=files, record=file, stop=stop
+        )
 
     count = settings.variants
     with ThreadPoolExecutor(min(count, workers or os.cpu_count() or 1)) as pool:
@@ -72,6 +77,8 @@ def variant(
     prepared: Prepared,
     settings: Settings,
     number: int,
+    *,
+    files: bytes = b"",
     record: Path | None = None,
     stop: Event | None = None,
 ) -> Counts:
@@ -105,7 +112,7 @@ def variant(
     script = work.script(settings, number)
     try:
         with Machine(
-            emulator, prepared.boot, plugin, arguments, incoming=True, work=script
+            emulator, prepared.boot, plugin, arguments, incoming=True, work=script, files=files
         ) as machine:
             machine.restore(prepared.state)
             machine.wait_for(DONE, on_wait)
@@ -114,11 +121,27 @@ def variant(
             counts = last_window(machine.counts)
         if part and record:
             part.replace(record)
+        check_responses(settings, counts)
     finally:
         if part:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
     return counts
+
+
+def check_responses(settings: Settings, counts: Counts) -> None:
+    """Raise `RunFailed` when a web server sent no response without an error."""
+    if settings.scenario.is_bulk:
+        return
+    responses: Mapping[str, int] = counts["responses"]  # type: ignore[assignment]  # its type
+    if any(status < report.ERROR_STATUS for status in map(int, responses)):
+        return
+    statuses = ", ".join(f"{number} of status {status}" for status, number in responses.items())
+    raise RunFailed(
+        f"the server sent no HTTP response without an error, but {statuses or 'none at all'}",
+        "the clients request the file `file` of {root} at {address}:{port}; `perpacket emulate "
+        "shell` opens a shell in the guest",
+    )
 
 
 def last_window(text: str) -> Counts:

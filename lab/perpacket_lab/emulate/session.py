@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket_lab.emulate import files, folders, kernel, prepared, qemu, report, runs, self_test
+from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket_lab.emulate import files, kernel, prepared, qemu, report, runs, self_test
 from perpacket_lab.emulate.prepared import Prepared
 from perpacket_lab.emulate.qemu import Qemu
 from perpacket_lab.emulate.settings import Settings
@@ -44,8 +44,8 @@ class Session:
     emulator: Qemu
     plugin: Path
     machine: Prepared
-    removes_failed: bool = False
-    """Whether the machine is removed from the cache folder if an emulation fails."""
+    files: bytes = b""
+    """The archive with the files of another server."""
 
     def emulate(
         self,
@@ -56,20 +56,16 @@ class Session:
         record: Path | None = None,
     ) -> dict[str, object]:
         """The document of one emulation; raises `RunFailed` if a guest does not end its window."""
-        try:
-            counts = runs.emulate(
-                self.emulator,
-                self.plugin,
-                self.machine,
-                settings,
-                workers=workers,
-                record=record,
-                on_progress=on_progress,
-            )
-        except RunFailed:
-            if self.removes_failed:
-                folders.remove(self.machine.folder)
-            raise
+        counts = runs.emulate(
+            self.emulator,
+            self.plugin,
+            self.machine,
+            settings,
+            files=self.files,
+            workers=workers,
+            record=record,
+            on_progress=on_progress,
+        )
         return report.report(settings, counts, self.facts)
 
     @property
@@ -80,6 +76,7 @@ class Session:
             "qemu": self.emulator.version,
             "machine": self.machine.key,
             "state": self.machine.state_digest,
+            **({"server_files": qemu.digest(self.files)[:20]} if self.files else {}),
         }
 
 
@@ -95,12 +92,11 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
         if guest.kernel
         else kernel.from_package(newest=guest.newest)
     )
-    content = files.archive(source, guest.server, guest.server_files)
+    content = files.archive(source)
+    own = files.server_archive(guest.server, guest.server_files)
     self_test.check(emulator, plugin)
     machine = prepared.prepare(emulator, plugin, source, content, on_stage)
-    # The guest of another server that does not start would take space and never be used again.
-    removes_failed = machine.is_new and bool(guest.server)
-    return Session(emulator, plugin, machine, removes_failed)
+    return Session(emulator, plugin, machine, own)
 
 
 def prepared_session() -> Session:

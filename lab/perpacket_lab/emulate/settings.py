@@ -25,6 +25,9 @@ WARMUP_FRAMES = 4000
 WARMUP_FRAMES_PER_CONNECTION = 12
 """Frames for each connection before counting begins, while TCP's window grows and caches fill."""
 
+WARMUP_REQUESTS = 400
+"""Requests before counting begins in a window of requests, besides one for each connection."""
+
 TURN_INSTRUCTIONS = 20_000
 SOCKET_BUFFER_BYTES = 32_768
 LEAST_SOCKET_BUFFER = 4096
@@ -164,6 +167,10 @@ class Settings:
     """The number of frames to count: the sum of those sent and those received."""
     warmup_frames: int = 0
     """Frames before counting begins; 0 for a number that grows with the connections."""
+    requests: int = 0
+    """If not 0, the number of HTTP requests to count instead of `frames`."""
+    warmup_requests: int = 0
+    """Requests before such a window; 0 for a number that grows with the connections."""
     variants: int = VARIANTS
     """The number of runs, each with another start of the window and another memory layout."""
     turn_instructions: int = TURN_INSTRUCTIONS
@@ -179,9 +186,21 @@ class Settings:
         """Raise `ConfigurationError` for values that cannot be run."""
         within("--frames", self.frames, 10, 100_000_000)
         within("--warmup-frames", self.warmup_frames, 0, 100_000_000)
+        within("--requests", self.requests, 0, 100_000_000)
+        within("--warmup-requests", self.warmup_requests, 0, 100_000_000)
         within("--replications", self.variants, 1, 100)
         within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)
         within("--seed", self.seed, 0, GREATEST_SEED)
+        if self.requests and self.scenario.is_bulk:
+            raise ConfigurationError(
+                f"--requests {self.requests}: the server bulk has no requests",
+                parameter="--requests",
+                hint="--frames sets the length of its window",
+            )
+        if self.warmup_requests and not self.requests:
+            raise ConfigurationError(
+                "--warmup-requests needs --requests", parameter="--warmup-requests"
+            )
         if self.rules and not self.rules.is_file():
             raise ConfigurationError(f"--rules {self.rules}: no such file", parameter="--rules")
         if self.cycles not in MACHINES:
@@ -191,9 +210,11 @@ class Settings:
 
     @property
     def warmup(self) -> int:
-        """The number of frames before counting begins."""
-        grown = WARMUP_FRAMES + WARMUP_FRAMES_PER_CONNECTION * self.scenario.connections
-        return self.warmup_frames or grown
+        """The number of frames, or of requests, before counting begins."""
+        connections = self.scenario.connections
+        if self.requests:
+            return self.warmup_requests or WARMUP_REQUESTS + connections
+        return self.warmup_frames or WARMUP_FRAMES + WARMUP_FRAMES_PER_CONNECTION * connections
 
     def as_dict(self) -> dict[str, object]:
         """The settings for a result."""
@@ -203,8 +224,11 @@ class Settings:
             **scenario,
             **{name: memory[name] for name in ("policy", "tlb_entries", "dma")},
             "prefetch": "next-line" if self.memory.next_line else "none",
-            "frames": self.frames,
-            "warmup_frames": self.warmup,
+            **(
+                {"requests": self.requests, "warmup_requests": self.warmup}
+                if self.requests
+                else {"frames": self.frames, "warmup_frames": self.warmup}
+            ),
             "turn_instructions": self.turn_instructions,
             "seed": self.seed,
             **({"rules": str(self.rules)} if self.rules else {}),

@@ -23,6 +23,9 @@ QUEUE_FRAMES = 1_000_000
 PHASE_FRAMES = 977
 """The number of frames by which each variant's window starts later than the previous one's."""
 
+PHASE_REQUESTS = 89
+"""The same in a window of requests."""
+
 LAYOUT_KIB = 372
 """Each variant has this much more memory in use before its server starts, so that the server has
 other pages."""
@@ -31,6 +34,9 @@ OUTPUT = "/tmp/server"
 """The file with the server's messages."""
 OUTPUT_LINES = 5
 """Lines of the server's messages that an error has."""
+
+UNPACK = b"perpacket-agent guest files | (cd / && cpio -idu) 2>/dev/null\n"
+"""Unpacks the files of another server."""
 
 OFFLOADS = ("tso", "gso", "gro")
 
@@ -41,6 +47,7 @@ def script(settings: Settings, variant: int) -> bytes:
     lines = [
         "exec 2>/tmp/errors",
         'inside="nsenter -n -t $(cat /run/client)"',
+        UNPACK.decode(),
         *network(scenario),
         *layout(settings.seed, variant),
         *server(scenario),
@@ -48,10 +55,18 @@ def script(settings: Settings, variant: int) -> bytes:
         "clients=$!",
         f"sleep {0.01 + 0.0037 * variant:.4f}",
         "kill -0 $clients || exit 1",
-        f"taskset 2 perpacket-agent guest count eth0 {settings.warmup + PHASE_FRAMES * variant} "
-        f"{settings.frames} {connections_in_turn(scenario)}",
+        f"taskset 2 perpacket-agent guest count eth0 {window(settings, variant)}",
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def window(settings: Settings, variant: int) -> str:
+    """The warm-up and the window, as arguments of the agent."""
+    if settings.requests:
+        warmup = settings.warmup + PHASE_REQUESTS * variant
+        return f"0 0 0 --requests {settings.requests} --warmup-requests {warmup}"
+    warmup = settings.warmup + PHASE_FRAMES * variant
+    return f"{warmup} {settings.frames} {connections_in_turn(settings.scenario)}"
 
 
 def connections_in_turn(scenario: Scenario) -> int:
@@ -128,19 +143,24 @@ def foreign(words: list[str]) -> str:
 
 
 def listening(address: str, inside: str, who: str) -> list[str]:
-    """Wait until a process listens at an address; fail if it ends, or listens too late.
+    """Wait until a process listens at an address; fail if it fails, or listens too late.
 
-    The error has the last messages of the process, in one line.
+    A process that ends with status 0 may have started a daemon. The error has the last messages of
+    the process, in one line.
     """
     port = f":{int(address.rpartition(':')[2]):04X} "
     one_line = """awk '{ printf "%s%s", before, $0; before = " | " }'"""
     last = f"$(tail -n {OUTPUT_LINES} {OUTPUT} | cut -c 1-200 | {one_line} | grep . || echo none)"
     error = f"{who} does not listen at {address}: it $does; its last messages: {last}"
     return [
-        "tries=500",
+        "tries=500; status=",
         f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
-        "    kill -0 $server 2>/dev/null && does=runs || does=ended",
-        "    [ $does = runs ] && [ $((tries -= 1)) -gt 0 ] || {",
+        "    does=runs",
+        "    kill -0 $server 2>/dev/null || {",
+        '        [ "$status" ] || { wait $server; status=$?; }',
+        '        does="ended with status $status"',
+        "    }",
+        "    [ ${status:-0} = 0 ] && [ $((tries -= 1)) -gt 0 ] || {",
         f'        echo "{error}" >&2',
         "        exit 1",
         "    }",

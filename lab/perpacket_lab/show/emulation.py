@@ -123,6 +123,8 @@ def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     if (key := "instructions_per_packet") in cost:
         found["instructions"] = (key,)
+    if (key := "instructions_per_request") in cost:
+        found["a request"] = (key,)
     levels = {"l1i": "L1I", "l1d": "L1D", "l2": "L2"}
     if "l2_misses_per_packet" not in cost:
         levels["l2d"] = "L2 data"
@@ -163,7 +165,8 @@ def headline(document: Mapping[str, Any]) -> str:
     variants = document["variants"]
     first_levels = " and ".join(document["caches"]["l1"])
     counted = (
-        f"{packets['sent']:,} packets sent and {packets['received']:,} received in {variants} "
+        f"{packets['sent']:,} packets sent and {packets['received']:,} received"
+        f"{requests_text(document['requests'])} in {variants} "
         f"variant{'' if variants == 1 else 's'}; first level {first_levels}; "
         f"turns of {document['turn_instructions']:,} instructions"
     )
@@ -175,3 +178,11 @@ def headline(document: Mapping[str, Any]) -> str:
         f"{settings['size_bytes']:,} bytes, latency {settings['latency_ms']:g} ms one way, "
         f"Linux {document['kernel']}: {counted}"
     )
+
+
+def requests_text(requests: Mapping[str, Any]) -> str:
+    """The requests and the statuses of their responses; empty for a server without HTTP."""
+    if not requests["responses"]:
+        return ""
+    statuses = ", ".join(f"{number:,} {status}" for status, number in requests["statuses"].items())
+    return f", {requests['responses']:,} requests (statuses: {statuses})"

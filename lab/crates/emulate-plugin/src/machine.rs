@@ -185,10 +185,8 @@ pub struct CardBus<'a> {
 }
 
 impl Bus for CardBus<'_> {
-    fn descriptor(&self, address: u64) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        self.machine.read(address, &mut bytes);
-        bytes
+    fn read(&self, address: u64, into: &mut [u8]) {
+        self.machine.read(address, into);
     }
 
     fn register(&self, offset: u64) -> u32 {

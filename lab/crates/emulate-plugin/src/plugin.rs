@@ -94,6 +94,8 @@ pub struct Plugin {
     pub card: Option<Card>,
     pub out: File,
     pub dump: Option<BufWriter<File>>,
+    /// The part of the guest's new symbols that it has sent.
+    pub new_symbols: Vec<u8>,
     pub diagnosis: Diagnosis,
     /// Whether the running block belongs to processor 0 and is watched.
     pub is_active: bool,
@@ -175,6 +177,7 @@ impl Plugin {
             id,
             out: create(&options.out)?,
             dump: None,
+            new_symbols: Vec::new(),
             functions: Functions::new(symbols, rules),
             observer,
             machine: None,
@@ -420,6 +423,10 @@ struct Seen<'a>(&'a mut Observer);
 impl CardEvents for Seen<'_> {
     fn wrote(&mut self, address: u64, bytes: u64) {
         self.0.device_write(address, bytes);
+    }
+
+    fn responds(&mut self, status: u16) {
+        self.0.responds(status);
     }
 
     fn moved(&mut self, sent: u64, received: u64) {

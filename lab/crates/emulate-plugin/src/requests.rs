@@ -3,18 +3,24 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::time::Duration;
 
+use perpacket_cost::KernelSymbols;
 use perpacket_emulate::card::Card;
 use perpacket_emulate::{Guest, Window};
 use serde::Serialize;
 
-use crate::api::{MemoryInfo, qemu_plugin_get_hwaddr, qemu_plugin_hwaddr_phys_addr};
+use crate::api::{
+    MemoryInfo, qemu_plugin_get_hwaddr, qemu_plugin_hwaddr_phys_addr, runstate_is_running,
+};
 use crate::machine::CardBus;
 use crate::plugin::Plugin;
 use crate::translate::translate_again;
 
 /// Maximum number of bytes of a request's text.
 const TEXT_BYTES: usize = 4000;
+/// Time between two reads of the machine's state, of the host's clock.
+const STOP_POLL: Duration = Duration::from_millis(1);
 /// Offsets of the length and of the text.
 const LENGTH_AT: u64 = 4;
 const TEXT_AT: usize = 56;
@@ -77,20 +83,30 @@ impl Plugin {
         match request.operation {
             1 => {
                 self.attach();
-                let limit = request.numbers[0];
-                self.observer
-                    .start(label(&page), (limit > 0).then_some(limit));
+                let [frames, responses, warmup, ..] = request.numbers;
+                if responses > 0 {
+                    self.observer
+                        .start_at_response(label(&page), warmup, responses);
+                } else {
+                    self.observer
+                        .start(label(&page), (frames > 0).then_some(frames));
+                }
                 self.diagnosis.began_s = processor_seconds();
             }
             2 => self.end_window(request),
+            3 if request.numbers[0] == 0 && self.options.dump.is_none() => {
+                self.append_to_symbols(&request.text);
+            }
             3 => self.append_to_dump(request.numbers[0], &request.text),
             4 => eprintln!("perpacket-emulate: mark {}", label(&page)),
             5 => self.send_work(&request),
             6 => self.find_card(&request),
             7 => self.attach(),
             8 => self.reply(&request, u32::from(self.observer.is_frozen()), &[]),
+            9 => self.wait_for_stop(),
+            10 => self.reply(&request, 8, &self.observer.responses().to_le_bytes()),
             other => self.fail(
-                &format!("the guest made request {other}, expected 1 to 8"),
+                &format!("the guest made request {other}, expected 1 to 10"),
                 "use the guest's programs of this version of perpacket",
             ),
         }
@@ -194,9 +210,26 @@ impl Plugin {
         }
     }
 
+    /// Appends to the symbols of a guest that has changed since it was stored. An empty text ends
+    /// them, and they replace the stored ones.
+    fn append_to_symbols(&mut self, text: &[u8]) {
+        if text.is_empty() {
+            let symbols = std::mem::take(&mut self.new_symbols);
+            self.functions
+                .replace_symbols(KernelSymbols::parse(&String::from_utf8_lossy(&symbols)));
+        } else {
+            self.new_symbols.extend(text);
+        }
+    }
+
+    /// Sends a part of the work (0) or of the files (1) to the guest.
     fn send_work(&mut self, request: &Request) {
         let mut text = Vec::new();
-        if let Some(path) = self.options.work.clone() {
+        let file = match request.numbers[1] {
+            0 => self.options.work.clone(),
+            _ => self.options.files.clone(),
+        };
+        if let Some(path) = file {
             let read = File::open(&path).and_then(|mut file| {
                 file.seek(SeekFrom::Start(request.numbers[0]))?;
                 file.take(TEXT_BYTES as u64).read_to_end(&mut text)
@@ -209,6 +242,18 @@ impl Plugin {
             }
         }
         self.reply(request, text.len() as u32, &text);
+    }
+
+    /// Blocks the processor until the monitor's command `stop` has begun, so that every machine stops
+    /// at the same instruction, whatever the speed of the host.
+    fn wait_for_stop(&mut self) {
+        eprintln!("perpacket-emulate: ready");
+        // SAFETY: QEMU reads one variable.
+        while unsafe { runstate_is_running() } {
+            std::thread::sleep(STOP_POLL);
+        }
+        // The command also makes the processor leave its code, but at a time of the host.
+        self.machine().end_turn();
     }
 
     fn find_card(&mut self, request: &Request) {

@@ -145,6 +145,12 @@ impl Functions {
         }
     }
 
+    /// Replaces the symbols. The functions of the earlier ones are no longer known.
+    pub fn replace_symbols(&mut self, symbols: KernelSymbols) {
+        self.classes = vec![None; symbols.len()];
+        self.symbols = symbols;
+    }
+
     /// The function at an address of code, and its work. The lower half of all addresses is user code.
     pub fn at(&mut self, address: u64) -> (Function, Work) {
         if address >> 63 == 0 {

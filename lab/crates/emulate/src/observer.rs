@@ -1,5 +1,6 @@
 //! Watches one processor of a running machine.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use perpacket_memory::{Filter, Line, ParameterError, Side};
@@ -126,6 +127,12 @@ pub struct Observer {
     frames: Option<Frames>,
     stage: Stage,
     label: String,
+    /// HTTP responses since the observation began, and those of the window by status.
+    responses: u64,
+    responses_by_status: BTreeMap<u16, u64>,
+    /// The responses at which the window begins, and at which it ends.
+    responses_from: Option<u64>,
+    responses_to: Option<u64>,
     recorder: Option<Recorder>,
     /// The kernel's structures, if misses are counted by them.
     structures: Option<Structures>,
@@ -172,6 +179,10 @@ impl Observer {
             frames: None,
             stage: Stage::Detached,
             label: String::new(),
+            responses: 0,
+            responses_by_status: BTreeMap::new(),
+            responses_from: None,
+            responses_to: None,
             recorder,
             structures,
             settings,
@@ -219,6 +230,7 @@ impl Observer {
         self.tracker = Tracker::default();
         self.clear_filters();
         self.stage = Stage::Warm;
+        self.responses = 0;
         self.mark(Mark::Attach);
         self.row = self.rows.of(Functions::UNKNOWN, Context::UNCLAIMED);
         debug_assert!(self.settings.by != By::Structure || self.row == UNPLACED);
@@ -244,11 +256,56 @@ impl Observer {
         }
     }
 
+    /// Begins a window when the card has begun to send `warmup` responses since the observation began.
+    /// It ends before the response that comes `responses` later.
+    pub fn start_at_response(&mut self, label: String, warmup: u64, responses: u64) {
+        self.label = label;
+        let begin = warmup.max(self.responses + 1);
+        self.responses_from = Some(begin);
+        self.responses_to = Some(begin + responses);
+    }
+
+    /// HTTP responses since the observation began.
+    #[must_use]
+    pub const fn responses(&self) -> u64 {
+        self.responses
+    }
+
+    /// The card begins to send an HTTP response.
+    pub fn responds(&mut self, status: u16) {
+        if !self.is_watching() {
+            return;
+        }
+        self.responses += 1;
+        if self
+            .responses_from
+            .is_some_and(|from| self.responses >= from)
+        {
+            self.responses_from = None;
+            let label = std::mem::take(&mut self.label);
+            self.start(label, None);
+        }
+        if self.responses_to == Some(self.responses) {
+            self.freeze();
+        } else {
+            *self.responses_by_status.entry(status).or_default() += 1;
+        }
+    }
+
+    fn freeze(&mut self) {
+        if let Some(frames) = &mut self.frames {
+            frames.reached = true;
+        }
+        self.mark(Mark::Stop);
+        self.stage = Stage::Frozen;
+    }
+
     fn zero(&mut self) {
         self.model.start_counting();
         self.instructions.fill(0);
         self.data_accesses = 0;
         self.dma_lines = 0;
+        self.responses_by_status.clear();
     }
 
     /// Ends the window and the observation. Returns the result.
@@ -264,6 +321,7 @@ impl Observer {
             turn_instructions: self.settings.turn_instructions,
             data_accesses: self.data_accesses,
             returns: self.tracker.returns(),
+            responses: std::mem::take(&mut self.responses_by_status),
             dma_lines: self.dma_lines,
             rows: self.rows.names(functions, self.structures.as_ref()),
         };
@@ -509,9 +567,7 @@ impl Observer {
         }
         let all = frames.sent + frames.received;
         if self.stage == Stage::Counting && frames.limit.is_some_and(|limit| all >= limit) {
-            frames.reached = true;
-            self.mark(Mark::Stop);
-            self.stage = Stage::Frozen;
+            self.freeze();
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct Options {
     pub out: PathBuf,
     /// File that the guest can read.
     pub work: Option<PathBuf>,
+    /// An archive of files for the guest, which the guest can read.
+    pub files: Option<PathBuf>,
     /// The guest's `/proc/kallsyms`.
     pub symbols: Option<PathBuf>,
     /// A file of rules that have priority over the compiled-in ones.
@@ -50,7 +52,7 @@ pub struct OptionError {
     pub expected: &'static str,
 }
 
-const KEYS: &str = "out, work, symbols, types, rules, dump, dump-types, record, filter, l1, l2, \
+const KEYS: &str = "out, work, files, symbols, types, rules, dump, dump-types, record, filter, l1, l2, \
                     policy, prefetch, tlb, dma, turn or by, each with `=` and a value";
 const MODEL_KEYS: &str = "l1, l2, policy, prefetch, tlb or dma, each with `=` and a value";
 const SIZES: &str = "KIB:WAYS, or several joined by `+`";
@@ -85,6 +87,7 @@ impl Options {
         match key {
             "out" => self.out = PathBuf::from(value),
             "work" => self.work = file(),
+            "files" => self.files = file(),
             "symbols" => self.symbols = file(),
             "rules" => self.rules = file(),
             "dump" => self.dump = file(),
@@ -118,6 +121,7 @@ impl Default for Options {
         Self {
             out: PathBuf::new(),
             work: None,
+            files: None,
             symbols: None,
             rules: None,
             dump: None,
@@ -242,6 +246,7 @@ mod tests {
         let all = [
             "out=o",
             "work=w",
+            "files=f",
             "symbols=s",
             "rules=r",
             "dump=d",

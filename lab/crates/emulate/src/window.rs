@@ -58,6 +58,9 @@ pub struct Facts {
     pub data_accesses: u64,
     /// Returns from calls since the observation of the processor began.
     pub returns: Returns,
+    /// HTTP responses that the card began to send, by status.
+    #[serde(default)]
+    pub responses: BTreeMap<u16, u64>,
     /// Lines that the card wrote.
     pub dma_lines: u64,
     /// The code that each row counts.
@@ -129,6 +132,8 @@ pub struct Window {
     pub counts: Vec<Count>,
     /// Returns.
     pub returns: Returns,
+    /// HTTP responses by status.
+    pub responses: BTreeMap<u16, u64>,
     /// Lines that the card wrote.
     pub dma_lines: u64,
     /// The members of structures whose misses are counted: the offset of each, and its name.
@@ -166,6 +171,7 @@ impl Window {
             tlb: parameters.translation,
             counts,
             returns: facts.returns,
+            responses: facts.responses.clone(),
             dma_lines: facts.dma_lines,
             members: BTreeMap::new(),
         }

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::expect_used)]
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
@@ -54,6 +55,7 @@ fn facts(connections: u32) -> Facts {
         turn_instructions: 0,
         data_accesses: 0,
         returns: Returns::default(),
+        responses: BTreeMap::new(),
         dma_lines: 0,
         rows: ROWS
             .iter()

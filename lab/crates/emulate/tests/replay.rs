@@ -267,6 +267,59 @@ fn a_recorded_kernel_has_the_misses_of_naive_caches() {
     }
 }
 
+#[test]
+fn a_recording_of_several_chunks_lacks_no_write_of_a_device() {
+    // The card writes a few lines, which the processor then reads. A chunk has some 100,000 events, so
+    // chunks end at each kind of event.
+    let steps: Vec<_> = (0..120_000_u32)
+        .flat_map(|number| {
+            let line = number.wrapping_mul(2_654_435_761) % 100;
+            [
+                Step::Device(line),
+                Step::Data(line),
+                Step::Data(line + 1),
+                Step::Block(0),
+            ]
+        })
+        .collect();
+    let parameters = ModelParameters::default();
+    let (window, bytes) = observe(&parameters, &steps, true, By::Layer);
+    assert!(bytes.len() > 4 << 18);
+    let recording = Recording::new(&bytes).expect("a recording");
+    assert_eq!(replay(recording, &parameters).expect("whole"), [window]);
+}
+
+#[test]
+fn a_window_of_responses_begins_and_ends_with_one() {
+    let settings = ObserverSettings {
+        model: ModelParameters::default(),
+        by: By::Layer,
+        filters_recording: true,
+        turn_instructions: 0,
+    };
+    let mut observer = Observer::new(settings, None, None).expect("possible");
+    let mut functions = functions();
+    let mut block = Block::new(functions.at(KERNEL), 7, &[Line(5)], 0);
+    observer.count_frames();
+    observer.attach().expect("possible");
+    observer.start_at_response("test".to_owned(), 3, 4);
+    for number in 1..20 {
+        observer.block(&mut block);
+        observer.responds(if number == 5 { 404 } else { 200 });
+        observer.moved(2, 1);
+        assert_eq!(observer.is_frozen(), number >= 7);
+        if observer.is_frozen() {
+            break;
+        }
+    }
+    let window = observer.stop(Guest::default(), &functions);
+    // Responses 3 to 6, with the blocks between response 3 and response 7.
+    assert_eq!(Vec::from_iter(window.responses), [(200, 3), (404, 1)]);
+    assert_eq!(window.instructions, 4 * 7);
+    let frames = window.frames.expect("counted");
+    assert_eq!((frames.sent, frames.received), (8, 4));
+}
+
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     first: [u64; 2],

@@ -15,9 +15,6 @@ use perpacket_spec::{Spec, Switch};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Time between two requests for work, in the guest's time.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
 /// Time between two reads of the counters of a window.
 const COUNTER_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -34,6 +31,16 @@ const WORK: u32 = 5;
 const CARD: u32 = 6;
 const ATTACH: u32 = 7;
 const IS_COMPLETE: u32 = 8;
+const READY: u32 = 9;
+const RESPONSES: u32 = 10;
+
+/// Parts of the work.
+const SCRIPT: u64 = 0;
+const FILES: u64 = 1;
+
+/// Frames without an HTTP response after which a window of responses fails. The handshakes of all
+/// connections have fewer.
+const SILENT_FRAMES: u64 = 100_000;
 
 /// The verbs.
 pub fn verbs() -> Vec<Verb> {
@@ -49,6 +56,9 @@ pub fn verbs() -> Vec<Verb> {
         }),
         Verb::new("guest work", "", |_: WorkSpec, _| {
             work().map(|()| Status::Done)
+        }),
+        Verb::new("guest files", "", |_: FilesSpec, _| {
+            print_part(FILES).map(|()| Status::Done)
         }),
         Verb::new("guest count", "", |spec: CountSpec, _| {
             count(&spec).map(|()| Status::Done)
@@ -84,9 +94,13 @@ struct StoreSpec {
     file: PathBuf,
 }
 
-/// Wait for work from the emulator, and print it.
+/// Report that the guest has booted, then print the work of the restored machine.
 #[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
 struct WorkSpec {}
+
+/// Print the archive of files that the emulator has for this guest.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct FilesSpec {}
 
 /// Have the emulator count a card's frames, first in a warm-up, then in a window.
 #[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
@@ -99,12 +113,19 @@ struct CountSpec {
     frames: u64,
     /// Connections of the clients, which the window reports.
     connections: u64,
+    /// HTTP responses of the window, which then has no number of frames.
+    #[arg(long, default_value_t = 0)]
+    requests: u64,
+    /// HTTP responses before such a window.
+    #[arg(long, default_value_t = 0)]
+    warmup_requests: u64,
 }
 
 impl Spec for OffloadSpec {}
 impl Spec for MarkSpec {}
 impl Spec for StoreSpec {}
 impl Spec for WorkSpec {}
+impl Spec for FilesSpec {}
 impl Spec for CountSpec {}
 
 /// An offload as ethtool abbreviates it.
@@ -173,24 +194,24 @@ fn store(what: Content, file: &Path) -> Result<(), Failure> {
 }
 
 fn work() -> Result<(), Failure> {
-    loop {
-        let found = whole_work()?;
-        if !found.is_empty() {
-            return perpacket_agent::output::write_bytes(&found);
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
+    // The machine stops during this request. It continues when it is restored, with its work.
+    call(READY, &[])?;
+    print_part(SCRIPT)
 }
 
-/// The whole work. It is empty if there is none yet.
-fn whole_work() -> Result<Vec<u8>, Failure> {
-    let mut found = Vec::new();
+/// Prints the work's script or its files.
+fn print_part(part: u64) -> Result<(), Failure> {
+    let mut emulator = Emulator::new().map_err(refused)?;
+    let mut offset = 0;
     loop {
-        let part = request(WORK, found.len() as u64, &[])?;
-        if part.is_empty() {
-            return Ok(found);
+        let text = emulator
+            .call(WORK, [offset, part, 0, 0, 0, 0], &[])
+            .map_err(refused)?;
+        perpacket_agent::output::write_bytes(&text)?;
+        if text.is_empty() {
+            return Ok(());
         }
-        found.extend(part);
+        offset += text.len() as u64;
     }
 }
 
@@ -206,11 +227,26 @@ fn count(spec: &CountSpec) -> Result<(), Failure> {
         folder: format!("/sys/class/net/{interface}/statistics").into(),
     };
     let begun = card.frames()?;
-    card.wait(|now| Ok(now >= begun + spec.warmup))?;
-    request(START, frames, b"window\0")?;
+    if spec.requests == 0 {
+        card.wait(|now| Ok(now >= begun + spec.warmup))?;
+    }
+    Emulator::new()
+        .and_then(|mut emulator| {
+            let numbers = [frames, spec.requests, spec.warmup_requests, 0, 0, 0];
+            emulator.call(START, numbers, b"window\0")
+        })
+        .map_err(refused)?;
     let from = [card.read("tx_packets")?, card.read("rx_packets")?];
     let started = Instant::now();
-    card.wait(|_| Ok(!call(IS_COMPLETE, &[])?.is_empty()))?;
+    card.wait(|now| {
+        if spec.requests > 0 && now > begun + SILENT_FRAMES && call(RESPONSES, &[])? == [0; 8] {
+            return Err(Failure::failed(format!(
+                "{} frames without an HTTP response: the server does not answer HTTP",
+                now - begun
+            )));
+        }
+        Ok(!call(IS_COMPLETE, &[])?.is_empty())
+    })?;
     let values = [
         started.elapsed().as_nanos() as u64,
         card.read("tx_packets")? - from[0],

@@ -85,13 +85,15 @@ impl Recorder {
 
     /// A device wrote a line.
     pub fn device_write(&mut self, line: Line) {
+        // Both events below may begin a chunk, in which no line is the last one.
+        self.flush_instructions();
         let line = u64::from(line.0);
-        if line == self.last_device_line + 1 {
+        let last = std::mem::replace(&mut self.last_device_line, line);
+        if line == last + 1 {
             self.operation(Operation::DeviceLines, 1);
         } else {
             self.operation(Operation::DeviceLine, line);
         }
-        self.last_device_line = line;
     }
 
     /// A frame, or the loss of the translations.
