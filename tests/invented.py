@@ -9,13 +9,13 @@ import polars as pl
 
 from perpacket_lab.analysis.analysis import Analysis
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.analysis.findings import Evidence, findings_of
+from perpacket_lab.analysis.findings import RunEvidence, findings_of
 from perpacket_lab.analysis.offload import network_shares
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.quantities import Row
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 from perpacket_lab.study.study import Study
 
 RATES = {
@@ -37,7 +37,7 @@ class InventedRun:
     timeline: bool
     conserved: bool = True
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         rate = RATES[self.point.name] * (1 + 0.01 * self.seed)
         layers = {
             name: {"cycles_per_packet": cycles, "l2_misses_per_packet": misses, "share": share}
@@ -60,7 +60,7 @@ class InventedRun:
             "soft_limit": [4096] * 2000,
             "queue_packets": [1900 if step == 777 else 3 for step in range(2000)],
         }
-        return Outcome(result, {"wall_s": 0.5}, states if self.timeline else None)
+        return RunOutcome(result, {"wall_s": 0.5}, states if self.timeline else None)
 
     def progress(self) -> tuple[int, int]:
         return 1, 1
@@ -105,7 +105,7 @@ def of_frame(study: Study, analysis: Analysis, frame: pl.DataFrame) -> Analysis:
         estimates=estimates,
         comparisons=(),
         network_shares=network_shares(estimates),
-        findings=findings_of(Evidence(study, estimates)),
+        findings=findings_of(RunEvidence(study, estimates)),
     )
 
 

@@ -29,7 +29,7 @@ from perpacket_lab.analysis.methods import (
 )
 from perpacket_lab.emulate.runner import plan_of
 from perpacket_lab.measure.plan import parameters_of, validated
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.models import handoff
 from perpacket_lab.run import configuration_file, start
 from perpacket_lab.run.directory import RunDirectory
@@ -37,7 +37,7 @@ from perpacket_lab.show.result_tables import method_verdict_text
 from perpacket_lab.study import library
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Divided, Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import Divided, RunOutcome, SetupDescription
 from perpacket_lab.study.study import Study
 
 SEEDS = (1, 2, 3)
@@ -145,10 +145,10 @@ class Invented:
     seed: int
     log: list[str]
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         way = str(self.point.factors["way"])
         self.log.append(way)
-        return Outcome(WAYS[way](self.point, self.seed))
+        return RunOutcome(WAYS[way](self.point, self.seed))
 
     def progress(self) -> tuple[int, int]:
         return 0, 1000
@@ -167,7 +167,7 @@ class Runner:
 
     @property
     def parameters(self) -> frozenset[str]:
-        return parameters_of(Plan)
+        return parameters_of(WebPlan)
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> Invented:
         return Invented(point, seed, self.log)
@@ -391,7 +391,7 @@ def test_each_kind_of_point_accepts_its_own_parameters() -> None:
     for point in configuration_file.resolve(study, "1", (), given).points:
         parameters = dict(point.overrides)
         if point.factors["way"] == "measured":
-            assert validated(Plan, point).duration_s == 1
+            assert validated(WebPlan, point).duration_s == 1
             assert "run.packets" not in parameters
         elif point.factors["way"] == "emulated":
             assert not plan_of(point).keep_alive
@@ -415,7 +415,7 @@ def test_an_opened_run_has_its_length_and_experiments(length: Length) -> None:
 def test_the_default_length_measures_for_four_minutes_at_most() -> None:
     study = library.find("agreement")
     points = [point for point in study.points if point.factors["way"] == "measured"]
-    assert sum(validated(Plan, point).expected_s for point in points) * len(study.seeds) <= 240
+    assert sum(validated(WebPlan, point).expected_s for point in points) * len(study.seeds) <= 240
 
 
 def test_the_verb_and_the_page_show_the_comparisons_of_methods(

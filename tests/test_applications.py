@@ -32,7 +32,7 @@ from perpacket_lab.measure.applications import (
 from perpacket_lab.measure.applications.application_file import Definition
 from perpacket_lab.measure.applications.folder import Folder
 from perpacket_lab.measure.host_runner import ProbeResult
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.measure.web.web_runner import Lacks, impossible
 from perpacket_lab.measure.web.web_summary import RunReports, summarize
 from probes import need
@@ -437,7 +437,7 @@ def sizes_of(folder: Path) -> dict[str, tuple[int, float]]:
 def test_a_study_leaves_out_an_application_that_is_not_prepared(tmp_path: Path) -> None:
     (tmp_path / application_file.FILE).write_text(SMALL)
     parameters = {"load.kind": "application", "server.application": str(tmp_path)}
-    plan = Plan.model_validate(parameters)
+    plan = WebPlan.model_validate(parameters)
     elsewhere = plan.model_copy(update={"testbed": "ssh"})
     with hosts.loopback() as bed:
         known = ProbeResult({})
@@ -448,7 +448,7 @@ def test_a_study_leaves_out_an_application_that_is_not_prepared(tmp_path: Path) 
 
 @pytest.mark.parametrize(("errors", "is_result"), [(1, True), (2, False)])
 def test_over_one_wrong_answer_in_a_thousand_is_no_result(errors: int, is_result: bool) -> None:
-    plan = Plan.model_validate({"load.kind": "application", "server.application": NAME})
+    plan = WebPlan.model_validate({"load.kind": "application", "server.application": NAME})
     load = {"requests_per_s": 9.0, "requests": 1000 - errors, "errors": {"wrong_content": errors}}
     profile = {"window_s": 1, "layers": {}, "packets": {"sent": 1, "received": 1}}
     reports = RunReports(profile, [load], None, None, server_idle=0, client_idle=1)

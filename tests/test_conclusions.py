@@ -22,7 +22,7 @@ from perpacket_lab.run import start
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.published import Published
-from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import RunOutcome, SetupDescription
 
 
 def compared(conclusion: str, changes: list[float], **bounds: float) -> Comparison:
@@ -99,7 +99,7 @@ class Invented:
     point: Point
     seed: int
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         connections, latency, size = (
             float(self.point.factors[name]) for name in ("connections", "latency_ms", "l2_kib")
         )
@@ -114,7 +114,7 @@ class Invented:
             name: cost | {"instructions_per_packet": float(own + self.seed)}
             for name, own in INSTRUCTIONS.items()
         }
-        return Outcome({**cost, "layers": layers})
+        return RunOutcome({**cost, "layers": layers})
 
     def progress(self) -> tuple[int, int]:
         return 0, 1

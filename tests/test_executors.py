@@ -33,7 +33,7 @@ from perpacket_lab.run.simulated_runs import execute
 from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 from perpacket_lab.study.study import Study
 from travelling import TravellingRunner
 
@@ -240,7 +240,7 @@ def test_a_job_that_cannot_be_pickled_is_a_failed_job() -> None:
     found = {one.job.seed: one.outcome for one in ProcessExecutor(1).run(jobs) if one is not None}
     assert isinstance(found[1], RunFailed)
     assert "a lock cannot be copied" in str(found[1])
-    assert isinstance(found[2], Outcome)
+    assert isinstance(found[2], RunOutcome)
 
 
 def test_a_living_worker_with_a_closed_pipe_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from perpacket_lab.study import library
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 from perpacket_lab.study.study import Study
 from requirements import skip
 
@@ -163,11 +163,11 @@ class InventedRun:
     def __init__(self, point: Point, seed: int) -> None:
         self.point, self.seed = point, seed
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         across, down = (self.point.factors[name] for name in ("stride_words", "set_bytes"))
         assert isinstance(across, int)
         assert isinstance(down, int)
-        return Outcome({"mbytes_per_s": float(down / across + self.seed)})
+        return RunOutcome({"mbytes_per_s": float(down / across + self.seed)})
 
     def progress(self) -> tuple[int, int]:
         return 1, 1

@@ -27,7 +27,7 @@ from perpacket_lab.run.progress import Progress
 from perpacket_lab.study import stopping
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.published import Published
-from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import RunOutcome, SetupDescription
 from perpacket_lab.study.stopping import Stopping
 from perpacket_lab.study.study import Study
 
@@ -46,7 +46,7 @@ class FakeRun:
     point: Point
     seed: int
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         self.runner.running += 1
         assert self.runner.is_set_up
         assert self.runner.running == 1, "two measured runs at once measure each other"
@@ -56,7 +56,7 @@ class FakeRun:
             self.runner.body(self.point, self.seed)
         finally:
             self.runner.running -= 1
-        return Outcome({"requests_per_s": 100.0 * self.seed}, raw={"profile": {"samples": 7}})
+        return RunOutcome({"requests_per_s": 100.0 * self.seed}, raw={"profile": {"samples": 7}})
 
     def progress(self) -> tuple[int, int]:
         return 0, 1000

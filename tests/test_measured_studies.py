@@ -20,7 +20,7 @@ from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.published_comparison import compare
 from perpacket_lab.analysis.terms import MEASURED
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.run import configuration_file, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.show import html
@@ -62,7 +62,7 @@ def test_every_point_can_be_read_as_a_plan_and_is_named_by_its_factors(
     points = library.find(name, length).points
     assert len({tuple(point.factors.items()) for point in points}) == len(points)
     for point in points:
-        plan = validated(Plan, point)
+        plan = validated(WebPlan, point)
         assert plan.is_web == (plan.kind != "stream")
         assert plan.latency_ms == 0 or plan.network == "delayed"
 

@@ -34,7 +34,7 @@ from perpacket_lab.measure.host_files import PREFIX
 from perpacket_lab.measure.hosts import Host, Testbed
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.web import served_files
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.measure.web.web_runner import WebRunner
 from perpacket_lab.run import measured_runs, start
 from perpacket_lab.run.directory import RunDirectory
@@ -90,7 +90,7 @@ class OpenedTestbeds:
     opened: list[FakeTestbed] = field(default_factory=list)
 
     @contextmanager
-    def open(self, plan: Plan) -> Iterator[FakeTestbed]:
+    def open(self, plan: WebPlan) -> Iterator[FakeTestbed]:
         if plan.network == "delayed" and self.lacks_latency:
             raise MachineLacks("there is no network to delay")
         with testbed.loopback() as inner:
@@ -325,7 +325,7 @@ def test_webstones_clients_request_its_mix_each_time_over_a_new_connection(
     assert "--keep-alive" not in load
     kept = {"load.kind": "webstone", "load.connections": 20}
     with pytest.raises(ValueError, match=r"load\.keep_alive false: WebStone"):
-        Plan.model_validate(kept)
+        WebPlan.model_validate(kept)
 
 
 @pytest.mark.parametrize(
@@ -504,12 +504,12 @@ def test_two_traces_with_the_same_name_are_distinguished(
         file = tmp_path / name / "trace.log"
         file.parent.mkdir()
         file.write_text(text)
-        plans[name] = validated(Plan, point(name, "trace", load__trace=str(file)))
+        plans[name] = validated(WebPlan, point(name, "trace", load__trace=str(file)))
     with testbed.loopback() as bed:
         names = {name: served_files.trace_name(plan) for name, plan in plans.items()}
         folders = {host.name: str(tmp_path / "host") for host in (bed.server, *bed.clients)}
         hosts = [bed.server, *bed.clients]
-        made = served_files.Files(
+        made = served_files.ServedFiles(
             folders, served_files._make_traces(hosts, folders, list(plans.values()))
         )
         assert len(set(names.values())) == 2
@@ -553,7 +553,7 @@ def test_a_profile_without_samples_has_no_frequency(events: str, is_sampled: boo
             return "agent"
 
     command = programs.profile(
-        cast("Host", Here()), validated(Plan, point("p", "file", profile__events=events)), 7
+        cast("Host", Here()), validated(WebPlan, point("p", "file", profile__events=events)), 7
     )
     (options,) = json.loads(command[-1]).values()
     assert ("frequency" in options) is is_sampled

@@ -42,7 +42,7 @@ from perpacket_lab.show import html
 from perpacket_lab.study import library
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import RunOutcome, SetupDescription
 from printed import printed_figures
 from quiet import skip_if_disturbed
 from requirements import skip
@@ -98,7 +98,7 @@ def requested(log: Path, *verb: str) -> list[dict[str, str]]:
     ]
 
 
-def measured(*points: Point) -> tuple[list[Outcome], SetupDescription]:
+def measured(*points: Point) -> tuple[list[RunOutcome], SetupDescription]:
     """The result of a run of each point, and the state of the disk during the runs."""
     runner = MediaRunner()
     with runner.set_up(points) as setup:
@@ -438,7 +438,7 @@ class StreamsRunner(FakeMeasuredRunner):
 
 
 class StreamsRun(FakeRun):
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         outcome = super().run()
         clients, rate = float(self.point.factors["clients"]), float(self.point.factors["rate_kbps"])
         result = {

@@ -118,7 +118,7 @@ def test_in_consistent_units_the_bounds_are_lower() -> None:
     assert found["UltraSparcIII-900"]["ip-forwarding"] == 4264
 
 
-def published_servers() -> dict[str, bounds.Server]:
+def published_servers() -> dict[str, bounds.ServerMachine]:
     """The servers of table 3.1."""
     servers = {server.name: server for server in bounds.read_catalogue().server}
     return {name: servers[name] for name in PRINTED}

@@ -13,10 +13,10 @@ from perpacket_lab.analysis.doubts import disturbance, disturbed
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.offload import network_shares
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.measure.web.web_summary import RunReports, summarize
 from perpacket_lab.run.directory import RunDirectory
-from perpacket_lab.run.observation_file import Observation, to_row
+from perpacket_lab.run.observation_file import RunObservation, to_row
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import QUANTITIES
 from test_measurement import FILE
@@ -49,7 +49,7 @@ RESULT = {
 
 
 def row(result: dict[str, object]) -> dict[str, object]:
-    return to_row(POINT, Observation("web", 1, result, {}))
+    return to_row(POINT, RunObservation("web", 1, result, {}))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_parts_of_a_profile_have_other_programs_apart_from_the_kernel() -> N
     }
     load = {"requests": 10, "requests_per_s": 10.0, "content_mbps": 1.0}
     reports = RunReports(profile, [load], None, None, 0.0, 0.5)
-    parts = summarize(validated(Plan, FILE), reports)["parts"]
+    parts = summarize(validated(WebPlan, FILE), reports)["parts"]
     assert isinstance(parts, dict)
     assert {name: part["share"] for name, part in parts.items()} == pytest.approx(
         {"perl": 0.1, "other programs": 0.5, "kernel": 0.1, "network": 0.2, "driver": 0.1}

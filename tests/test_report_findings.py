@@ -12,7 +12,7 @@ from invented import BASELINE, InventedRunner, Outline, of_frame, published
 from perpacket.analysis.statistics import Interval
 from perpacket_lab.analysis import findings, published_score
 from perpacket_lab.analysis.analysis import Analysis, analyze, commands
-from perpacket_lab.analysis.findings import Evidence, Finding, findings_of
+from perpacket_lab.analysis.findings import Finding, RunEvidence, findings_of
 from perpacket_lab.analysis.published_rows import compare_all
 from perpacket_lab.analysis.wording import MINUS
 from perpacket_lab.run import start
@@ -26,7 +26,7 @@ def found_in(study: Study, analysis: Analysis, frame: pl.DataFrame) -> tuple[Fin
     """The findings of a study whose runs are the rows of a table."""
     own = of_frame(study, analysis, frame)
     comparisons = compare_all(study, own.estimates)
-    return findings_of(Evidence(study, own.estimates, comparisons)).rows
+    return findings_of(RunEvidence(study, own.estimates, comparisons)).rows
 
 
 def test_findings_are_gains_paired_by_seed_beside_the_papers(analysis: Analysis) -> None:

@@ -23,7 +23,7 @@ from perpacket_lab.measure.router.router_plan import RouterPlan, flows
 from perpacket_lab.measure.router.router_run import RoutedTestbed
 from perpacket_lab.measure.router.router_runner import RouterRunner
 from perpacket_lab.measure.router.router_summary import (
-    Window,
+    RouterWindow,
     loss_at,
     summarize_loss,
     summarize_search,
@@ -144,7 +144,7 @@ def test_published_figures_are_those_of_the_reference(name: str) -> None:
 # The result of a run.
 
 
-def window(**changed: object) -> Window:
+def window(**changed: object) -> RouterWindow:
     """A window of a second with 1000 forwarded frames."""
     profile: dict[str, object] = {
         "window_s": 2.0,
@@ -162,7 +162,7 @@ def window(**changed: object) -> Window:
         },
         "closure": {"stat_cpu_s": 0.5, "difference": 0.0, "resolution": 0.1},
     }
-    return Window(
+    return RouterWindow(
         profile={**profile, **changed},
         loads=[{"goodput_bps": 4e6}, {"goodput_bps": 1e6}],
         router_idle=0.4,

@@ -32,7 +32,7 @@ from perpacket_lab.measure.router import rip
 from perpacket_lab.measure.router.router_plan import RouterPlan
 from perpacket_lab.measure.router.router_run import RoutedTestbed, placed
 from perpacket_lab.measure.router.router_runner import RouterRunner
-from perpacket_lab.measure.router.router_summary import Window, summarize_tcp
+from perpacket_lab.measure.router.router_summary import RouterWindow, summarize_tcp
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
@@ -124,7 +124,7 @@ def test_with_hosts_on_its_processors_the_router_has_no_processor_time() -> None
         "bytes": {"sent": 1000, "received": 1000},
         "layers": {"user": {"cpu_s": 0.5, "share": 0.9}, "ip": {"cpu_s": 0.1, "share": 0.1}},
     }
-    window = Window(
+    window = RouterWindow(
         profile=profile,
         loads=[{"goodput_bps": 4e6}],
         router_idle=0.0,
@@ -395,7 +395,7 @@ def test_flows_that_bypass_the_router_are_a_failed_run() -> None:
         "bytes": {"sent": 1000, "received": 1000},
         "layers": {"user": {"cpu_s": 0.5, "share": 1.0}},
     }
-    bypassed = Window(profile, [{"goodput_bps": 4e6}], 0.5, 0.0, 0.5, 0.0)
+    bypassed = RouterWindow(profile, [{"goodput_bps": 4e6}], 0.5, 0.0, 0.5, 0.0)
     over_ssh = plan(testbed__kind="ssh", testbed__server_host="r", testbed__client_hosts="a,b,c,d")
     with pytest.raises(RunFailed, match="do not cross the router"):
         summarize_tcp(over_ssh, bypassed)

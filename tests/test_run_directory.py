@@ -30,7 +30,7 @@ from perpacket_lab.run.progress import Progress
 from perpacket_lab.run.simulated_runs import execute
 from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 from perpacket_lab.study.study import Study
 
 SEEDS = (1, 2, 3)
@@ -57,12 +57,12 @@ class FakeRun:
     body: Callable[[Point, int], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         self.body(self.point, self.seed)
         if self.cancelled.is_set():
             raise Interrupted("cancelled")
         rate = 1000.0 * self.seed + len(self.point.name)
-        return Outcome(
+        return RunOutcome(
             result={"requests_per_s": rate, "layers": {"tcp": {"cycles_per_packet": rate / 7}}},
             timing={"wall_s": time.monotonic()},
             timeline={"time_s": [0.0, 1.0], "soft_limit": [4096, 4064]} if self.timeline else None,

@@ -14,7 +14,7 @@ from perpacket import simulate
 from perpacket.errors import ConfigurationError, Interrupted, TraceError
 from perpacket_lab import traces
 from perpacket_lab.run import start
-from perpacket_lab.run.observation_file import Observation, to_row
+from perpacket_lab.run.observation_file import RunObservation, to_row
 from perpacket_lab.run.simulation_runner import SimulationRunner
 from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.simulation import Simulation
@@ -93,7 +93,7 @@ def test_every_point_of_a_study_has_every_compared_number(name: str) -> None:
             timeline=False,
         )
         outcome = run.run()
-        row = to_row(point, Observation(point.name, 1, outcome.result, outcome.timing))
+        row = to_row(point, RunObservation(point.name, 1, outcome.result, outcome.timing))
         for quantity in sorted(quantities):
             value = QUANTITIES[quantity].value(row)
             assert value is None or value >= 0, (point.name, quantity)

@@ -14,7 +14,7 @@ from perpacket_lab.analysis import tls
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.web import peers
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point
 from probes import need, program
@@ -59,7 +59,7 @@ def test_a_case_that_the_model_does_not_explain_is_the_misfit() -> None:
 @pytest.mark.parametrize("length", ["quick", "default", "full"])
 def test_every_point_asks_for_the_tls_of_its_name(length: str) -> None:
     for point in library.find("tls-cost", length).points:  # type: ignore[arg-type]
-        plan = validated(Plan, point)
+        plan = validated(WebPlan, point)
         security = str(point.factors["security"])
         version, _, rest = security.removeprefix("tls").partition("-")
         key, _, resumed = rest.partition("-")
@@ -81,7 +81,7 @@ def test_every_point_asks_for_the_tls_of_its_name(length: str) -> None:
 )
 def test_an_option_without_effect_is_an_error(parameters: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="expected"):
-        validated(Plan, Point("one", "one", {}, tuple(parameters.items())))
+        validated(WebPlan, Point("one", "one", {}, tuple(parameters.items())))
 
 
 def test_nginx_with_tls_has_the_certificate_and_both_versions() -> None:

@@ -14,7 +14,7 @@ from perpacket.cli import app
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.measure.plan import validated
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.run import parameter_check, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.run.threads import ThreadExecutor
@@ -25,7 +25,7 @@ from perpacket_lab.study import file as study_file
 from perpacket_lab.study import library, load, stopping
 from perpacket_lab.study.file import Kind, StudyFile
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 from perpacket_lab.study.stopping import Stopping
 from perpacket_lab.study.study import Study
 
@@ -58,9 +58,9 @@ class FakeRun:
     seed: int
     value: Callable[[Mapping[str, object], int], float]
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         result = {"requests_per_s": self.value(self.point.factors, self.seed)}
-        return Outcome(result, {"wall_s": 1.0})
+        return RunOutcome(result, {"wall_s": 1.0})
 
     def progress(self) -> tuple[int, int]:
         return 0, 1
@@ -225,8 +225,8 @@ def test_a_configuration_and_a_switch_may_be_factors() -> None:
 
 def test_all_points_use_the_delayed_path_if_any_has_latency() -> None:
     study = built(MEASURED + "[factors]\nnetwork.latency_ms = [0, 5]")
-    assert [validated(Plan, point).network for point in study.points] == ["delayed", "delayed"]
-    assert validated(Plan, built(MEASURED).points[0]).network == "direct"
+    assert [validated(WebPlan, point).network for point in study.points] == ["delayed", "delayed"]
+    assert validated(WebPlan, built(MEASURED).points[0]).network == "direct"
 
 
 JAIN = {(4, 1): (15, 18, 12), (16, 1): (45, 48, 51), (4, 2): (25, 28, 19), (16, 2): (75, 75, 81)}

@@ -31,7 +31,7 @@ from perpacket_lab.analysis.contests import ContestResult, compare
 from perpacket_lab.measure import hosts, process_tree
 from perpacket_lab.measure.plan import validated, with_available_events
 from perpacket_lab.measure.web import peers, web_run
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.measure.web.web_runner import WebRunner, check_reachable
 from perpacket_lab.run import start as session
 from perpacket_lab.run.directory import RunDirectory
@@ -39,7 +39,7 @@ from perpacket_lab.show import html
 from perpacket_lab.study import library
 from perpacket_lab.study.contest import Contest
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 from perpacket_lab.study.study import Study
 from quiet import skip_if_disturbed
 from requirements import skip
@@ -80,7 +80,7 @@ def test_a_peer_serves_keeps_connections_and_ends_with_all_its_workers(
         root.mkdir()
         content = b"perpacket" * 100
         (root / "one.bin").write_bytes(content)
-        plan = validated(Plan, peer_point(kind))
+        plan = validated(WebPlan, peer_point(kind))
         command, url = peers.prepare(host, kind, plan, str(root), folder)
         process = host.start(command)
         place = urlsplit(url)
@@ -112,10 +112,10 @@ def wait_until_it_answers(process: hosts.Process, url: str) -> None:
         time.sleep(0.02)
 
 
-def plan_of(server: str, clients: int) -> Plan:
+def plan_of(server: str, clients: int) -> WebPlan:
     """The plan of a server with a file of 5 bytes."""
     point = library.find("web-servers", "full").point(f"{server}-5b-{clients}c")
-    return validated(Plan, point)
+    return validated(WebPlan, point)
 
 
 def answers(url: str) -> bool:
@@ -380,7 +380,7 @@ def test_without_sampling_the_kernels_accounts_are_used(
     point = replace(point, overrides=(*point.overrides, ("testbed.kind", "loopback")))
     runner = WebRunner()
     with runner.set_up((point,)):
-        plan = with_available_events(validated(Plan, point), runner.setup().may_sample)
+        plan = with_available_events(validated(WebPlan, point), runner.setup().may_sample)
     assert plan.profile_events == ("best" if may_sample else "accounts")
 
 
@@ -392,7 +392,7 @@ class RacingRunner(FakeMeasuredRunner):
 
 
 class RacingRun(FakeRun):
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         outcome = super().run()
         size, server = self.point.factors["size_bytes"], self.point.factors["server"]
         assert isinstance(size, int)
@@ -527,7 +527,9 @@ def test_two_points_for_one_place_of_a_contest_are_named() -> None:
 def test_apache_has_a_thread_or_a_process_for_every_client(
     kind: peers.PeerKind, module: str, pool: str, tmp_path: Path
 ) -> None:
-    plan = Plan.model_validate({"load.kind": "file", "load.connections": 500, "server.kind": kind})
+    plan = WebPlan.model_validate(
+        {"load.kind": "file", "load.connections": 500, "server.kind": kind}
+    )
     with hosts.loopback(server_cpus=(0,)) as bed:
         if reason := peers.lack(bed.server, kind):
             skip("apache", reason)
@@ -555,7 +557,7 @@ def test_a_window_of_requests_is_as_long_as_they_need_at_the_rate_of_the_load(
     monkeypatch.setattr(web_run, "accepted_of", lambda _: next(accepted))
     monkeypatch.setattr("time.monotonic", lambda: next(times))
     monkeypatch.setattr(web_run.WebRun, "sleep", lambda *_: None)
-    plan = Plan.model_validate(
+    plan = WebPlan.model_validate(
         {
             "load.kind": "file",
             "load.keep_alive": False,
@@ -583,7 +585,7 @@ def test_points_on_more_processors_than_the_machine_has_are_left_out(
     runner = WebRunner()
     with runner.set_up(points) as setup:
         assert list(setup.left_out) == [more]
-        chosen = runner.setup().testbed(validated(Plan, points[0])).server.cpus
+        chosen = runner.setup().testbed(validated(WebPlan, points[0])).server.cpus
     assert len(chosen) == 1
 
 

@@ -34,7 +34,7 @@ from perpacket_lab.show.charts import ratios
 from perpacket_lab.study import library, load
 from perpacket_lab.study.lengths import LENGTHS, Length
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome, SetupDescription
+from perpacket_lab.study.runner_interfaces import RunOutcome, SetupDescription
 from perpacket_lab.study.study import Study
 from perpacket_lab.what_if import WhatIfPlan
 from probes import need
@@ -52,7 +52,7 @@ class InventedRun:
     point: Point
     seed: int
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         self.runner.ran.append((self.point.name, self.seed))
         plan = validated(WhatIfPlan, self.point)
         applied = what_if.split(plan.changes)
@@ -72,7 +72,7 @@ class InventedRun:
             "cost": {"unit": unit, "cpu_us_per_unit": cost, "cpu_ns_per_packet": 500 * cost},
             "layers": layers,
         }
-        return Outcome(found)
+        return RunOutcome(found)
 
     def progress(self) -> tuple[int, int]:
         return 0, 1000

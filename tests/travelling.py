@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perpacket.errors import RunFailed
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 
 
 @dataclass
@@ -23,7 +23,7 @@ class TravellingRun:
     seed: int
     cancelled: bool = False
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         name = f"{self.point.name}-{self.seed}"
         if name == self.runner.deadly or (name == self.runner.deadly_once and self._first(name)):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -33,7 +33,7 @@ class TravellingRun:
         while time.monotonic() < until_s and not self.cancelled:
             time.sleep(0.01)
         source = random.Random(name)
-        return Outcome(
+        return RunOutcome(
             {"requests_per_s": source.uniform(1e3, 3e4), "drops": source.randrange(10)},
             {"wall_s": time.monotonic(), "process": os.getpid()},
         )

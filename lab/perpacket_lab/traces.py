@@ -56,10 +56,10 @@ def info(
     not in the requested or any format, and `OSError` when it cannot be opened.
     """
     with core_errors():
-        found = _decoded(load_core().trace_info(fspath(path), format, window_s))
+        document = _decoded(load_core().trace_info(fspath(path), format, window_s))
     if not curve:
-        del found["session_curve"]
-    return found
+        del document["session_curve"]
+    return document
 
 
 def convert(

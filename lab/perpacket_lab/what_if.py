@@ -35,7 +35,7 @@ from perpacket_lab.measure.measured_run import Measurement
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.programs import Answer
 from perpacket_lab.measure.summary import number, numbers, sum_of
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.measure.web.web_run import WebRun, WebSetup
 from perpacket_lab.measure.web.web_runner import WebRunner
 from perpacket_lab.study.point import Point
@@ -66,7 +66,7 @@ Costs = dict[str, object]
 """The keys `cost` and `layers` of an observation."""
 
 
-class WhatIfPlan(Plan):
+class WhatIfPlan(WebPlan):
     """A run of a web server or the bulk sender with changes of the catalogue."""
 
     changes: str = Field(alias=PARAMETER, default="")
@@ -119,14 +119,14 @@ class WhatIfRun(WebRun):
         profile, loads = raw["profile"], raw["load"]
         assert isinstance(profile, dict)
         assert isinstance(loads, list)
-        found = costs(result, profile, loads)
-        return {**result, **found, "changes": SEPARATOR.join(changes)}, raw
+        cost = costs(result, profile, loads)
+        return {**result, **cost, "changes": SEPARATOR.join(changes)}, raw
 
 
 class WhatIfRunner(WebRunner):
     """Prepares runs with changes."""
 
-    plan_type: ClassVar[type[Plan]] = WhatIfPlan
+    plan_type: ClassVar[type[WebPlan]] = WhatIfPlan
     run_type: ClassVar[type[WebRun]] = WhatIfRun
 
     @contextmanager
@@ -247,11 +247,11 @@ def choices(
 
     A point that has run keeps its changes, so that all its runs have the same.
     """
-    found = {}
+    by_point = {}
     for name in chosen:
         earlier = next(iter(rows.get(name, {}).values()), None)
         if earlier is not None:
-            found[name] = split(str(earlier["changes"]))
+            by_point[name] = split(str(earlier["changes"]))
             continue
         alone = [
             point
@@ -265,8 +265,8 @@ def choices(
                 f"point {name}: no change was measured under its load, so none can be chosen",
                 hint="run the whole study, without --only",
             )
-        found[name] = cheapest(alone, plans, rows)
-    return found
+        by_point[name] = cheapest(alone, plans, rows)
+    return by_point
 
 
 def cheapest(
@@ -286,10 +286,10 @@ def cheapest(
             and split(plans[point.name].changes)
         ):
             ratios.append((ratio.value, plans[point.name].changes))
-    found: dict[str, str] = {}
+    best: dict[str, str] = {}
     for _, text in sorted(ratios):
-        found.setdefault(text.partition("=")[0], text)
-    return tuple(list(found.values())[:MOST_CHOSEN])
+        best.setdefault(text.partition("=")[0], text)
+    return tuple(list(best.values())[:MOST_CHOSEN])
 
 
 def costs(result: Mapping[str, object], profile: Answer, loads: Sequence[Answer]) -> Costs:

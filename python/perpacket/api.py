@@ -12,7 +12,7 @@ from perpacket import lab
 from perpacket.advise.trial import Plan
 from perpacket.analysis import profile_comparison
 from perpacket.analysis.profile_comparison import Unit
-from perpacket.analysis.ratios import Rule
+from perpacket.analysis.ratios import RatioRule
 from perpacket.results import (
     AdviceResult,
     MeasuredProfile,
@@ -120,7 +120,7 @@ def compare_profiles(
     *,
     unit: Unit = Unit.PACKET,
     paired: bool = False,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[RatioRule] = (),
 ) -> ProfileDifference:
     """Compare two profiles; arguments and errors are those of `profile_comparison.compare`."""
     sides = [windows_of(side) for side in (first, second)]

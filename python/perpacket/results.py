@@ -178,13 +178,13 @@ class AdviceResult(Result):
 
         rows = tuple(
             (
-                f"{one.change.name}={one.value}",
-                one.interface,
-                one.evidence,
-                "" if one.bound is None else shown.percent(one.bound.share),
-                one.risk,
+                f"{advice.change.name}={advice.value}",
+                advice.interface,
+                advice.evidence,
+                "" if advice.bound is None else shown.percent(advice.bound.share),
+                advice.risk,
             )
-            for one in self.report.advice
+            for advice in self.report.advice
         )
         headings = ("change", "interface", "evidence", "at most", "risk")
         return (Table.of_texts(shown.headline(self.report), headings, rows, ("at most",)),)
@@ -199,14 +199,14 @@ class AdviceResult(Result):
         """A row for each change, with its bound and the bound's interval as fractions."""
         return [
             {
-                "change": f"{one.change.name}={one.value}",
-                "interface": one.interface,
-                "evidence": one.evidence,
-                "at_most": None if one.bound is None else one.bound.share.value,
-                "low": None if one.bound is None else one.bound.share.low,
-                "high": None if one.bound is None else one.bound.share.high,
+                "change": f"{advice.change.name}={advice.value}",
+                "interface": advice.interface,
+                "evidence": advice.evidence,
+                "at_most": None if advice.bound is None else advice.bound.share.value,
+                "low": None if advice.bound is None else advice.bound.share.low,
+                "high": None if advice.bound is None else advice.bound.share.high,
             }
-            for one in self.report.advice
+            for advice in self.report.advice
         ]
 
     def plot(self, *, width: int = 800) -> AnyChart:
@@ -215,13 +215,13 @@ class AdviceResult(Result):
         return ratio_chart(
             [
                 ratio_claim(
-                    f"{one.change.name}={one.value} {one.interface}".strip(),
+                    f"{advice.change.name}={advice.value} {advice.interface}".strip(),
                     title,
-                    one.bound.share.map(lambda share: 1.0 - share),
-                    Pair(1.0, 1.0 - one.bound.share.value, paired=True),
+                    advice.bound.share.map(lambda share: 1.0 - share),
+                    Pair(1.0, 1.0 - advice.bound.share.value, paired=True),
                 )
-                for one in self.report.advice
-                if one.bound is not None
+                for advice in self.report.advice
+                if advice.bound is not None
             ],
             title,
             width,
@@ -239,10 +239,10 @@ class TrialResult(Result):
         from perpacket.advise import trial as trials
         from perpacket.show import trial_tables as shown
 
-        found = [shown.table(one) for one in self.outcome.trials]
+        tables = [shown.table(trial) for trial in self.outcome.trials]
         if self.outcome.combinations:
-            found.append(shown.factorial_table(*trials.allocation(self.outcome)))
-        return found
+            tables.append(shown.factorial_table(*trials.allocation(self.outcome)))
+        return tables
 
     def as_dict(self) -> Mapping[str, object]:
         """All effects, the windows' verdicts and the state of every setting."""
@@ -254,7 +254,7 @@ class TrialResult(Result):
         """A row for each change and cost: the ratio with its interval, and the verdict."""
         return [
             {
-                "change": one.change,
+                "change": trial.change,
                 "quantity": effect.quantity.title,
                 "before": effect.before,
                 "changed": effect.changed,
@@ -263,13 +263,13 @@ class TrialResult(Result):
                 "high": None if effect.ratio is None else effect.ratio.high,
                 "verdict": None if effect.verdict is None else str(effect.verdict),
             }
-            for one in self.outcome.trials
-            for effect in (one.effects.cost, *one.effects.layers, *one.effects.others)
+            for trial in self.outcome.trials
+            for effect in (trial.effects.cost, *trial.effects.layers, *trial.effects.others)
         ]
 
     def plot(self, *, width: int = 800) -> AnyChart:
         """The ratio of the cost with each change to the cost without it; 1 is no change."""
-        costs = [(one.change, one.effects.cost) for one in self.outcome.trials]
+        costs = [(trial.change, trial.effects.cost) for trial in self.outcome.trials]
         title = costs[0][1].quantity.title if costs else ""
         return ratio_chart(
             [

@@ -36,13 +36,13 @@ def suggestions(path: Path, points: Sequence[Point]) -> list[tuple[Point, Advice
         for name, change in catalogue.load().items()
         if change.bound.layers and change.setting is None
     }
-    found: list[tuple[Point, Advice]] = []
+    advised: list[tuple[Point, Advice]] = []
     for point in points:
         profile = pooled(list(_profiles(path, point)))
         first = None if profile is None else advice.advise(_seen(point, profile), judged).first
         if first is not None:
-            found.append((point, first))
-    return sorted(found, key=lambda row: row[1].rank, reverse=True)
+            advised.append((point, first))
+    return sorted(advised, key=lambda row: row[1].rank, reverse=True)
 
 
 def _profiles(path: Path, point: Point) -> Iterator[Mapping[str, object]]:
@@ -58,30 +58,30 @@ def _profiles(path: Path, point: Point) -> Iterator[Mapping[str, object]]:
 def pooled(documents: Sequence[Mapping[str, object]]) -> Profile | None:
     """The profiles of a point added up, with shares weighted by samples; None without layers."""
     each = [Profile(document) for document in documents if document.get("layer_kinds")]
-    samples = sum(one.number("samples") for one in each)
+    samples = sum(profile.number("samples") for profile in each)
     if not samples:
         return None
     cells: dict[str, dict[str, float]] = {}
     interfaces: dict[str, dict[str, float]] = {}
-    for one in each:
-        weight = one.number("samples") / samples
-        for layer, row in one.table("layer_kinds").items():
+    for profile in each:
+        weight = profile.number("samples") / samples
+        for layer, row in profile.table("layer_kinds").items():
             for kind in row if isinstance(row, Mapping) else ():
                 inner = cells.setdefault(layer, {})
-                share = one.number("layer_kinds", layer, kind)
+                share = profile.number("layer_kinds", layer, kind)
                 inner[kind] = inner.get(kind, 0.0) + weight * share
-        for name in one.table("interfaces"):
+        for name in profile.table("interfaces"):
             counts = interfaces.setdefault(name, dict.fromkeys(COUNTS, 0.0))
             for key in COUNTS:
-                counts[key] += one.number("interfaces", name, key)
+                counts[key] += profile.number("interfaces", name, key)
     document: dict[str, object] = {
-        "window_s": sum(one.number("window_s") for one in each),
+        "window_s": sum(profile.number("window_s") for profile in each),
         "samples": samples,
         "layer_kinds": cells,
         "interfaces": interfaces,
     }
-    if all(isinstance(one.document.get("requests"), int) for one in each):
-        document["requests"] = sum(one.number("requests") for one in each)
+    if all(isinstance(profile.document.get("requests"), int) for profile in each):
+        document["requests"] = sum(profile.number("requests") for profile in each)
     return Profile(document)
 
 

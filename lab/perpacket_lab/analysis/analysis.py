@@ -18,7 +18,7 @@ from perpacket_lab.analysis.contests import ContestResult, results_of
 from perpacket_lab.analysis.doubts import by_point, counted_doubts, disturbance, unbalanced
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.factor_effects import Summary
-from perpacket_lab.analysis.findings import Evidence, Findings, findings_of
+from perpacket_lab.analysis.findings import Findings, RunEvidence, findings_of
 from perpacket_lab.analysis.limits import limits_of
 from perpacket_lab.analysis.methods import MethodComparison, headline, with_confidence
 from perpacket_lab.analysis.offload import network_shares
@@ -172,7 +172,7 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
         summary=summary,
         network_shares=network_shares(estimates),
         findings=findings_of(
-            Evidence(study, estimates, comparisons, contests, methods, summary, changes)
+            RunEvidence(study, estimates, comparisons, contests, methods, summary, changes)
         ),
         rankings=rankings,
         limits=(
@@ -221,8 +221,8 @@ def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ..
         return ()
     module, _, function = study.methods.partition(":")
     compare = getattr(import_module(module), function)
-    found: tuple[MethodComparison, ...] = tuple(compare(study.points, estimates.rows))
-    return tuple(with_confidence(row, estimates.confidence) for row in found)
+    comparisons: tuple[MethodComparison, ...] = tuple(compare(study.points, estimates.rows))
+    return tuple(with_confidence(row, estimates.confidence) for row in comparisons)
 
 
 def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
@@ -262,7 +262,7 @@ def notes_of(
     rankings: Sequence[str],
 ) -> list[str]:
     """The remarks, rankings and doubts that the command line prints."""
-    found = [*(summary.remarks if summary is not None else ()), *rankings]
+    notes = [*(summary.remarks if summary is not None else ()), *rankings]
     if study.is_measured:
         testbed = run.environment.get("testbed")
         facts = testbed if isinstance(testbed, Mapping) else {}
@@ -271,14 +271,14 @@ def notes_of(
             *((row.subject, text) for row in methods for text in row.detail.warnings),
         ]
         if network := facts.get("network"):
-            found.append(f"measured over {network}")
-        found += [f"left out: {reason}" for reason in facts.get("left_out", ())]
-        found += [f"{', '.join(points)}: {text}" for text, points in by_point(warnings).items()]
+            notes.append(f"measured over {network}")
+        notes += [f"left out: {reason}" for reason in facts.get("left_out", ())]
+        notes += [f"{', '.join(points)}: {text}" for text, points in by_point(warnings).items()]
         if len(run.configuration.seeds) == 1:
-            found.append("one run of each point: no interval")
+            notes.append("one run of each point: no interval")
     if run.missing:
-        found.append(f"the run is not complete: {run.missing} observations are missing")
-    return found
+        notes.append(f"the run is not complete: {run.missing} observations are missing")
+    return notes
 
 
 def commands(study: Study, configuration: RunConfiguration) -> list[str]:

@@ -60,11 +60,11 @@ def _beside(row: Comparison) -> str:
 
 def conclusions_of(comparisons: Sequence[Comparison]) -> list[Conclusion]:
     """The conclusions of the figures that have runs, in the document's order."""
-    found: dict[str, list[Comparison]] = {}
+    by_conclusion: dict[str, list[Comparison]] = {}
     for row in comparisons:
         if row.reference.conclusion and row.verdict is not Verdict.NO_VALUE:
-            found.setdefault(row.reference.conclusion, []).append(row)
-    return [Conclusion(text, tuple(rows)) for text, rows in found.items()]
+            by_conclusion.setdefault(row.reference.conclusion, []).append(row)
+    return [Conclusion(text, tuple(rows)) for text, rows in by_conclusion.items()]
 
 
 def paragraph(conclusions: Sequence[Conclusion]) -> str:
@@ -73,9 +73,12 @@ def paragraph(conclusions: Sequence[Conclusion]) -> str:
         return ""
     sentences = [f"{plural(len(conclusions), 'conclusion')} of the document tested."]
     for verdict in Truth:
-        some = [one for one in conclusions if one.verdict is verdict]
+        some = [conclusion for conclusion in conclusions if conclusion.verdict is verdict]
         texts = [
-            one.text if verdict is Truth.TRUE else f"{one.text} ({one.evidence})" for one in some
+            conclusion.text
+            if verdict is Truth.TRUE
+            else f"{conclusion.text} ({conclusion.evidence})"
+            for conclusion in some
         ]
         if texts:
             sentences.append(f"{verdict.capitalize()}: {'; '.join(texts)}.")

@@ -76,11 +76,11 @@ def results_of(
 ) -> list[ContestResult]:
     """The contests that have two levels or more in the run."""
     doubts = {name: doubts_of(own) for name, own in estimates.rows.items()}
-    found = []
+    results = []
     for contest in contests:
         quantity = QUANTITIES[contest.quantity]
         values = {name: estimates.values(name, quantity) for name in estimates.rows}
-        one = compare(
+        result = compare(
             contest,
             points,
             values,
@@ -89,9 +89,9 @@ def results_of(
             doubts=doubts,
             confidence=estimates.confidence,
         )
-        if len(one.levels) > 1:
-            found.append(one)
-    return found
+        if len(result.levels) > 1:
+            results.append(result)
+    return results
 
 
 def compare(
@@ -124,7 +124,7 @@ def compare(
                 )
             cell[name] = point
     levels = [_Level(contest, level, table[level], values, confidence) for level in sorted(table)]
-    results = tuple(one.result(doubts or {}) for one in levels)
+    results = tuple(level.result(doubts or {}) for level in levels)
     crossings = tuple(_crossings(levels))
     return ContestResult(contest, title, unit, results, crossings, confidence)
 
@@ -147,9 +147,9 @@ class _Level:
         }
         self._sign = -1 if contest.lower_wins else 1
 
-    def leads(self, one: str, other: str) -> bool:
+    def leads(self, rival: str, other: str) -> bool:
         """Whether a competitor leads another."""
-        own, others = self.values.get(one, {}), self.values.get(other, {})
+        own, others = self.values.get(rival, {}), self.values.get(other, {})
         blocks = sorted(own.keys() & others.keys())
         if len(blocks) < 2:
             return False
@@ -167,40 +167,45 @@ class _Level:
         ranked = sorted(self.means, key=lambda name: -self._sign * self.means[name].value)
         leader = ranked[0]
         near = tuple(name for name in ranked[1:] if not self.leads(leader, name))
-        found = [
+        texts = [
             text for name in (leader, *near) for text in doubts.get(self.points[name].name, ())
         ]
         value = self.means[leader].within(0.0, math.inf)
-        return ContestLevel(self.level, leader, value, near, tuple(dict.fromkeys(found)))
+        return ContestLevel(self.level, leader, value, near, tuple(dict.fromkeys(texts)))
 
 
 def _crossings(levels: Sequence[_Level]) -> list[Crossing]:
     """Every crossing of leaders, in the order of levels."""
-    found = []
-    names = sorted({name for one in levels for name in one.means})
+    crossings = []
+    names = sorted({name for level in levels for name in level.means})
     for pair in combinations(names, 2):
         decided = [
             (index, first, second)
-            for index, one in enumerate(levels)
+            for index, level in enumerate(levels)
             for first, second in (pair, pair[::-1])
-            if one.leads(first, second)
+            if level.leads(first, second)
         ]
         for (low, before, _), (high, after, _) in pairwise(decided):
             is_winner = before in levels[low].leaders and after in levels[high].leaders
             if before != after and is_winner:
-                found.append(_crossing(levels[low : high + 1], before, after))
-    return sorted(found, key=lambda one: (one.low, one.high, one.before, one.after))
+                crossings.append(_crossing(levels[low : high + 1], before, after))
+    return sorted(crossings, key=lambda level: (level.low, level.high, level.before, level.after))
 
 
 def _crossing(levels: Sequence[_Level], before: str, after: str) -> Crossing:
     low, high = levels[0].level, levels[-1].level
     blocks = set.intersection(
-        *(set(one.values[name]) for one in levels for name in (before, after) if name in one.values)
+        *(
+            set(level.values[name])
+            for level in levels
+            for name in (before, after)
+            if name in level.values
+        )
     )
-    found = [_position(levels, before, after, block) for block in sorted(blocks)]
-    known = [position for position in found if position is not None]
+    positions = [_position(levels, before, after, block) for block in sorted(blocks)]
+    known = [position for position in positions if position is not None]
     position = None
-    if len(known) == len(found) > 1:
+    if len(known) == len(positions) > 1:
         position = mean(list(map(math.log, known)), levels[0].confidence).map(math.exp)
         ends = [min(max(end, low), high) for end in (position.low, position.high)]
         position = replace(position, low=ends[0], high=ends[1])
@@ -214,13 +219,13 @@ def _position(levels: Sequence[_Level], before: str, after: str, block: int) -> 
     None if they do not cross, or where a value is not positive.
     """
     ratios = []
-    for one in levels:
-        if before not in one.values or after not in one.values:
+    for level in levels:
+        if before not in level.values or after not in level.values:
             continue
-        first, second = one.values[before][block], one.values[after][block]
-        if one.level <= 0 or first <= 0 or second <= 0:
+        first, second = level.values[before][block], level.values[after][block]
+        if level.level <= 0 or first <= 0 or second <= 0:
             return None
-        ratios.append((math.log(one.level), math.log(first / second)))
+        ratios.append((math.log(level.level), math.log(first / second)))
     start = ratios[0][1]
     for (left, own), (right, other) in pairwise(ratios):
         if (own > 0) == (start > 0) and (other > 0) != (start > 0):

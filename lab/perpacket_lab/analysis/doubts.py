@@ -63,12 +63,12 @@ def disturbed(rows: Rows) -> dict[str, float]:
     It is the mean over the runs of a point, of all processor time: an idle server's busy time is
     mostly that of the profiler.
     """
-    found = {}
+    disturbed = {}
     for point, own in rows.items():
         shares = [share for row in own.values() if (share := share_of_processors(row)) is not None]
         if shares and (average := fmean(shares)) > OTHERS_MOST_PERCENT:
-            found[point] = average
-    return found
+            disturbed[point] = average
+    return disturbed
 
 
 def disturbance(rows: Rows) -> str:
@@ -110,12 +110,12 @@ def counted_doubts(rows: Rows) -> list[str]:
 
 def by_point(warnings: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """The points of each warning, without duplicates, from pairs of a point and a warning."""
-    found: dict[str, list[str]] = {}
+    doubts: dict[str, list[str]] = {}
     for point, warning in warnings:
-        points = found.setdefault(warning, [])
+        points = doubts.setdefault(warning, [])
         if point not in points:
             points.append(point)
-    return found
+    return doubts
 
 
 def unbalanced(rows: Rows) -> list[tuple[str, int]]:

@@ -61,8 +61,8 @@ class Estimates:
 
     def _values(self, point: str, value: Value) -> dict[int, float]:
         own = self.rows.get(point, {})
-        found = {seed: value_or_none(value, own[seed]) for seed in sorted(own)}
-        return {seed: one for seed, one in found.items() if one is not None}
+        values = {seed: value_or_none(value, own[seed]) for seed in sorted(own)}
+        return {seed: one for seed, one in values.items() if one is not None}
 
     def mean(self, point: str, quantity: str | Quantity) -> Interval | None:
         """The mean of a quantity at a point; None if no run has it."""
@@ -79,8 +79,8 @@ class Estimates:
             if not values:
                 return None
             alike = self._correlation(key, value) if self.in_time_order(point) else 0.0
-            found = mean(list(values.values()), self.confidence, correlation=alike)
-            return found.within(entry.least, entry.most)
+            interval = mean(list(values.values()), self.confidence, correlation=alike)
+            return interval.within(entry.least, entry.most)
 
         return self._cached((*key, "at", point), compute)
 
@@ -96,8 +96,8 @@ class Estimates:
 
     def means(self, quantity: str | Quantity) -> dict[str, Interval]:
         """The mean of a quantity at every point that has it."""
-        found = {point: self.mean(point, quantity) for point in self.rows}
-        return {point: interval for point, interval in found.items() if interval is not None}
+        by_point = {point: self.mean(point, quantity) for point in self.rows}
+        return {point: interval for point, interval in by_point.items() if interval is not None}
 
     def column_means(self, name: str) -> dict[str, Interval]:
         """The mean of a number of the result at every point that has it."""
@@ -132,13 +132,13 @@ class Estimates:
         An event is for example `cycles_per_packet`. The list never has `idle`, which is no cost of
         packets.
         """
-        found = []
+        names = []
         for name in self.columns():
             first, _, rest = name.partition(".")
             layer, _, last = rest.partition(".")
             if first == group and last == event and layer != IDLE:
-                found.append(layer)
-        return found
+                names.append(layer)
+        return names
 
     def layer_sum(
         self, point: str, layers: Sequence[str], event: str, group: str = "layers"
@@ -173,8 +173,8 @@ def sum_of_layers(layers: Sequence[str], event: str, group: str = "layers") -> V
     names = [f"{group}.{layer}.{event}" for layer in layers]
 
     def summed(row: Row) -> float | None:
-        found = [one for name in names if (one := present(row, name)) is not None]
-        return sum(found) if found else None
+        values = [number for name in names if (number := present(row, name)) is not None]
+        return sum(values) if values else None
 
     return summed
 

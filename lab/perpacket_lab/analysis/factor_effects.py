@@ -35,7 +35,7 @@ EffectRow = Claim[Explained]
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class FactorEffects:
     """The effects of all factors on one quantity."""
 
     quantity: str
@@ -51,7 +51,7 @@ class Summary:
     """The summary of a run."""
 
     rows: tuple[SummaryRow, ...]
-    effects: tuple[Effects, ...] = ()
+    effects: tuple[FactorEffects, ...] = ()
     remarks: tuple[str, ...] = ()
     """Doubts about the rows, in sentences without a full stop."""
     confidence: float = 0.95
@@ -63,12 +63,12 @@ def effects_of(
     unit: str,
     responses: Sequence[Sequence[float]],
     confidence: float,
-) -> Effects:
+) -> FactorEffects:
     """The effects of a design on a quantity: the mean, then the effects by their share.
 
     `responses` has a row for each run of the design. Raises what `factorial.allocate` raises.
     """
-    found = allocate(design, responses, confidence)
+    allocation = allocate(design, responses, confidence)
     groups = {group[0]: group[1:] for group in design.confounded()}
     rows = [
         Claim(
@@ -81,13 +81,13 @@ def effects_of(
             verdict=judge(interval, Relation.DIFFERENCE),
             remark="",
             detail=Explained(
-                found.shares.get(effect), tuple(effect_text(other) for other in groups[effect])
+                allocation.shares.get(effect), tuple(effect_text(other) for other in groups[effect])
             ),
         )
-        for effect, interval in found.effects.items()
+        for effect, interval in allocation.effects.items()
     ]
     rows.sort(key=lambda row: -2.0 if row.detail.share is None else -row.detail.share)
-    return Effects(quantity, unit, tuple(rows), found.error_share, len(responses[0]))
+    return FactorEffects(quantity, unit, tuple(rows), allocation.error_share, len(responses[0]))
 
 
 def paired_values(

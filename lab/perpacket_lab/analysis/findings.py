@@ -114,7 +114,7 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RunEvidence:
     """The parts of an analysis from which findings are made."""
 
     study: Study
@@ -131,7 +131,7 @@ class Evidence:
         return f"{100 * self.estimates.confidence:g} %"
 
 
-def findings_of(evidence: Evidence) -> Findings:
+def findings_of(evidence: RunEvidence) -> Findings:
     """The findings of a run, by the first rule that applies."""
     if evidence.changes:
         return _change_findings(evidence)
@@ -142,7 +142,7 @@ def findings_of(evidence: Evidence) -> Findings:
             f"another where the {evidence.confidence_text} interval of their paired differences "
             "excludes zero."
         )
-        rows = [row for one in evidence.contests for row in _contest_rows(one)]
+        rows = [row for contest in evidence.contests for row in _contest_rows(contest)]
         return Findings(lead, tuple(rows[:MOST_FINDINGS]), note)
     if evidence.methods and (rows := _method_rows(evidence.methods)):
         note = (
@@ -152,12 +152,12 @@ def findings_of(evidence: Evidence) -> Findings:
         return Findings(lead, tuple(rows), note)
     gains = gains_of(evidence)
     if gains:
-        rows = [_gain_row(evidence, *one) for one in _most_relevant(gains, evidence.comparisons)]
+        rows = [_gain_row(evidence, *gain) for gain in _most_relevant(gains, evidence.comparisons)]
         return Findings(lead, tuple(rows), _gain_note(evidence, gains, len(rows)))
     return _line_findings(evidence, lead)
 
 
-def lead_of(evidence: Evidence) -> str:
+def lead_of(evidence: RunEvidence) -> str:
     """The document's conclusions, the best and the worst gain, or the effects that explain most.
 
     Empty for other studies.
@@ -210,14 +210,14 @@ def change_text(ratio: Interval) -> tuple[str, str]:
     return value, bounds
 
 
-def _change_findings(evidence: Evidence) -> Findings:
+def _change_findings(evidence: RunEvidence) -> Findings:
     """The best changes together, then for each load the cheapest and the dearest change."""
     together, best, worst = [], [], []
     cheaper_count = dearer_count = count = 0
-    for one in evidence.changes:
-        chosen = [row for row in one.rows if row.detail.is_chosen and row.detail.applied]
+    for change in evidence.changes:
+        chosen = [row for row in change.rows if row.detail.is_chosen and row.detail.applied]
         together += [_change_row(row) for row in chosen]
-        rows = [row for row in one.rows if row.detail.applied and not row.detail.is_chosen]
+        rows = [row for row in change.rows if row.detail.applied and not row.detail.is_chosen]
         if not rows:
             continue
         dearer = [row for row in rows if row.verdict is Verdict.HIGHER]
@@ -235,8 +235,8 @@ def _change_findings(evidence: Evidence) -> Findings:
     loads = len(
         {
             row.detail.load
-            for one in evidence.changes
-            for row in one.rows
+            for change in evidence.changes
+            for row in change.rows
             if not row.detail.is_chosen
         }
     )
@@ -271,21 +271,21 @@ def _change_row(row: Change) -> Finding:
     return Finding(*change_text(row.interval), typographic(subject), row.detail.point.name)
 
 
-def _contest_rows(one: ContestResult) -> Iterator[Finding]:
+def _contest_rows(contest: ContestResult) -> Iterator[Finding]:
     """A finding for each crossing of leaders, or one finding if there is no crossing."""
-    title, axis = one.contest.title, one.contest.along_title
-    for crossing in one.crossings:
+    title, axis = contest.contest.title, contest.contest.along_title
+    for crossing in contest.crossings:
         where = f"overtakes {crossing.before} between {between(crossing)} {axis}"
         if crossing.position is not None:
             where += f", about {typographic(str(crossing.position))}"
         if crossing.may_stay:
             where += f"; {' or '.join(crossing.may_stay)} may lead at both"
         yield Finding(crossing.after, "", f"{title}: {where}")
-    if one.crossings:
+    if contest.crossings:
         return
-    clear = [level for level in one.levels if not level.not_distinguishable]
+    clear = [level for level in contest.levels if not level.not_distinguishable]
     leaders = {level.leader for level in clear}
-    count = f"{len(clear)} of {plural(len(one.levels), 'level')}"
+    count = f"{len(clear)} of {plural(len(contest.levels), 'level')}"
     if len(leaders) == 1:
         yield Finding(leaders.pop(), "", f"{title}: leads at {count}")
     else:
@@ -316,15 +316,15 @@ def _method_row(row: MethodComparison) -> Finding:
     return Finding(value, bounds, subject, "", f"Assumed: {typographic(row.remark)}")
 
 
-def gains_of(evidence: Evidence) -> list[tuple[Point, Interval]]:
+def gains_of(evidence: RunEvidence) -> list[tuple[Point, Interval]]:
     """The ratio of each point to its baseline, in the study's order."""
-    found = []
+    gains = []
     for point in evidence.study.points:
         if point.against is not None:
             ratio = evidence.estimates.ratio(point.name, point.against, GAIN_COLUMN)
             if ratio is not None:
-                found.append((point, ratio))
-    return found
+                gains.append((point, ratio))
+    return gains
 
 
 def _most_relevant(
@@ -344,10 +344,10 @@ def _most_relevant(
         group = [point.name for point, _ in gains if point.against == baseline]
         wanted.append(max(group, key=by_name.__getitem__))
     kept = set(list(dict.fromkeys(wanted))[:MOST_FINDINGS])
-    return [one for one in gains if one[0].name in kept]
+    return [gain for gain in gains if gain[0].name in kept]
 
 
-def _gain_row(evidence: Evidence, point: Point, ratio: Interval) -> Finding:
+def _gain_row(evidence: RunEvidence, point: Point, ratio: Interval) -> Finding:
     study = evidence.study
     value, bounds = change_text(ratio)
     subject = sentence_case(points_in_words(study.points)[point.name])
@@ -357,7 +357,7 @@ def _gain_row(evidence: Evidence, point: Point, ratio: Interval) -> Finding:
     return Finding(value, bounds, subject, point.name, published, remark)
 
 
-def _gain_note(evidence: Evidence, gains: list[tuple[Point, Interval]], shown: int) -> str:
+def _gain_note(evidence: RunEvidence, gains: list[tuple[Point, Interval]], shown: int) -> str:
     baselines = list(dict.fromkeys(str(point.against) for point, _ in gains))
     if len(baselines) > 1:
         baselines = ["the baseline of the same workload"]
@@ -390,8 +390,8 @@ def _published_gain(point: Point, comparisons: Sequence[Comparison]) -> tuple[st
 
 
 def _published_rate(published: Sequence[Published], point: str | None) -> Published | None:
-    found = (row for row in published if (row.point, row.quantity) == (point, PUBLISHED_RATE))
-    return next(found, None)
+    matching = (row for row in published if (row.point, row.quantity) == (point, PUBLISHED_RATE))
+    return next(matching, None)
 
 
 def _calibrated(*figures: Published) -> str:
@@ -402,7 +402,7 @@ def _calibrated(*figures: Published) -> str:
     return "used to calibrate" if all(used) else "one of them used to calibrate"
 
 
-def _line_findings(evidence: Evidence, lead: str) -> Findings:
+def _line_findings(evidence: RunEvidence, lead: str) -> Findings:
     """The change along each line of the study's figures."""
     rules = {"curve": _curve_rows, "relative": _relative_rows}
     if not evidence.study.published:
@@ -437,7 +437,7 @@ def _first_screen(by_figure: list[list[Finding]]) -> list[Finding]:
     return [finding for group in by_figure for finding in group if finding in kept]
 
 
-def _cost_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+def _cost_rows(evidence: RunEvidence, figure: Figure) -> list[Finding]:
     """The cost of all layers at the first and the last level, and the most expensive layers."""
     estimates, layers = evidence.estimates, evidence.estimates.layers(figure.y)
     points = figure_points(evidence.study, figure)
@@ -480,7 +480,7 @@ def _most_expensive(estimates: Estimates, point: str, layers: Sequence[str], eve
     )
 
 
-def _offload_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+def _offload_rows(evidence: RunEvidence, figure: Figure) -> list[Finding]:
     """The upper bound of the gain by offload at the last point, from the network's share."""
     shares = network_shares(evidence.estimates, figure.y)
     points = [point for point in figure_points(evidence.study, figure) if point.name in shares]
@@ -500,7 +500,7 @@ def _offload_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
     return [Finding(value, bounds, subject)]
 
 
-def _curve_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+def _curve_rows(evidence: RunEvidence, figure: Figure) -> list[Finding]:
     """The change of each line of a curve from the first level to the last."""
     columns = figure.y.split(",")
     if len(columns) == 1:
@@ -515,7 +515,7 @@ def _curve_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
     ]
 
 
-def _column_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+def _column_rows(evidence: RunEvidence, figure: Figure) -> list[Finding]:
     """The lines of one column."""
     means = evidence.estimates.column_means(figure.y)
     published = published_in(evidence.comparisons, figure.y)
@@ -523,7 +523,7 @@ def _column_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
     for point in figure_points(evidence.study, figure):
         if point.name in means and isinstance(point.factors.get(figure.x), int | float):
             lines.setdefault(point.factors.get(figure.series or ""), []).append(point)
-    found = []
+    rows = []
     for level, points in lines.items():
         points.sort(key=lambda point: float(point.factors[figure.x]))
         first, last = points[0], points[-1]
@@ -538,13 +538,13 @@ def _column_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
             f"to {last.factors[figure.x]}"
         )
         ends = _published_ends(published.get(first.name), published.get(last.name))
-        found.append(Finding(*change_text(ratio), typographic(subject), "", *ends))
-    return found
+        rows.append(Finding(*change_text(ratio), typographic(subject), "", *ends))
+    return rows
 
 
-def _relative_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
+def _relative_rows(evidence: RunEvidence, figure: Figure) -> list[Finding]:
     """The change of each quantity of a figure from its first level to its last."""
-    found = []
+    rows = []
     points = figure_points(evidence.study, figure)
     for line in relative.lines(figure, points, evidence.estimates, evidence.comparisons):
         first, last = line.start, line.steps[-1]
@@ -558,8 +558,8 @@ def _relative_rows(evidence: Evidence, figure: Figure) -> list[Finding]:
         if last.published is not None and last.published.reference.value is not None:
             published = f"paper {signed(last.published.reference.value)}"
             remark = last.published.verdict_text
-        found.append(Finding(*change_text(last.ratio), subject, "", published, remark))
-    return found
+        rows.append(Finding(*change_text(last.ratio), subject, "", published, remark))
+    return rows
 
 
 def published_in(comparisons: Sequence[Comparison], column: str) -> dict[str, Comparison]:

@@ -41,36 +41,38 @@ def limits_of(
     terms = terms_of(study)
     runs = sum(len(own) for own in estimates.rows.values())
     warnings = [(row.subject, text) for row in methods for text in row.detail.warnings]
-    found = []
+    limits = []
     if names := [f"{point} with seed {seed}" for point, seed in unbalanced(estimates.rows)]:
-        found.append(f"Packets do not balance, so do not use: {first_names(names)}.")
+        limits.append(f"Packets do not balance, so do not use: {first_names(names)}.")
     if disturbed := disturbance(estimates.rows):
-        found.append(f"{disturbed}.")
+        limits.append(f"{disturbed}.")
     if runs < planned:
-        found.append(
+        limits.append(
             f"The run is not complete: {runs} of {planned} runs exist. "
             "`perpacket study resume` runs the others."
         )
     for text, points in by_point([*warnings, *warnings_of(comparisons)]).items():
-        found.append(f"{sentence_case(first_names(points))}: {text}.")
-    found += [f"{sentence_case(text)}." for text in (*turn_limits(study, estimates), *rankings)]
-    found += [f"{sentence_case(remark)}." for remark in summary.remarks] if summary else []
-    found += _stopping(stopping)
-    found += [f"Failed: {one.point}, block {one.seed}: {one.reason}." for one in failures]
-    found += _testbed(environment or {})
-    found += _path(study, estimates)
+        limits.append(f"{sentence_case(first_names(points))}: {text}.")
+    limits += [f"{sentence_case(text)}." for text in (*turn_limits(study, estimates), *rankings)]
+    limits += [f"{sentence_case(remark)}." for remark in summary.remarks] if summary else []
+    limits += _stopping(stopping)
+    limits += [
+        f"Failed: {failure.point}, block {failure.seed}: {failure.reason}." for failure in failures
+    ]
+    limits += _testbed(environment or {})
+    limits += _path(study, estimates)
     if seeds == 1:
-        found.append(f"One {terms.replication} shows no spread: there are no intervals.")
+        limits.append(f"One {terms.replication} shows no spread: there are no intervals.")
     elif seeds < FEW_SEEDS:
-        found.append(
+        limits.append(
             f"Intervals of {seeds} {terms.replications} are wide. More {terms.replications} make "
             "them narrower."
         )
-    found.append(terms.interval)
+    limits.append(terms.interval)
     missing = [row for row in comparisons if row.value is None]
     if missing:
-        found.append(f"{plural(len(missing), 'published value')} could not be computed here.")
-    return found + [text for text in study.limits if text not in found]
+        limits.append(f"{plural(len(missing), 'published value')} could not be computed here.")
+    return limits + [text for text in study.limits if text not in limits]
 
 
 def _stopping(rule: Stopping | None) -> list[str]:

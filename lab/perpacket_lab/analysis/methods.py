@@ -82,12 +82,20 @@ number in words, and `remark` the likely cause if the methods differ."""
 
 def compare(title: str, scenario: str, methods: Methods) -> MethodComparison:
     """Two methods in one scenario."""
-    found = methods.difference
-    verdict = judge(found, Relation.DIFFERENCE, widest=WIDEST_POINTS)
+    difference = methods.difference
+    verdict = judge(difference, Relation.DIFFERENCE, widest=WIDEST_POINTS)
     remark = methods.likely_cause if verdict.is_shown else ""
     reference = methods.first.interval
     return Claim(
-        scenario, title, "points", found, reference, Relation.DIFFERENCE, verdict, remark, methods
+        scenario,
+        title,
+        "points",
+        difference,
+        reference,
+        Relation.DIFFERENCE,
+        verdict,
+        remark,
+        methods,
     )
 
 

@@ -15,7 +15,7 @@ from perpacket_lab.analysis.doubts import (
 )
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.factor_effects import (
-    Effects,
+    FactorEffects,
     Summary,
     SummaryRow,
     effects_of,
@@ -39,10 +39,10 @@ def summarize(study: Study, directory: RunDirectory, estimates: Estimates) -> Su
         *_remarks_of_rows(rows),
         *_wide_intervals(directory, estimates),
         *_overlaps(rows),
-        *(one for one in results if isinstance(one, str)),
+        *(row for row in results if isinstance(row, str)),
         *study.remarks,
     ]
-    effects = tuple(one for one in results if isinstance(one, Effects))
+    effects = tuple(row for row in results if isinstance(row, FactorEffects))
     return Summary(rows, effects, tuple(remarks), estimates.confidence)
 
 
@@ -81,19 +81,19 @@ def _remarks_of_rows(rows: tuple[SummaryRow, ...]) -> list[str]:
 
 def _overlaps(rows: tuple[SummaryRow, ...]) -> list[str]:
     """Sentences on points whose intervals of a quantity overlap, so their order is open."""
-    found = []
+    overlaps = []
     for name in dict.fromkeys(row.quantity for row in rows):
         intervals = {
             row.subject: row.value
             for row in rows
             if row.quantity == name and row.value is not None and row.value.is_bounded
         }
-        found += [
+        overlaps += [
             f"neighbouring intervals of {name} overlap, so the order is not shown: "
             f"{first_names(group)}"
             for group in chains(unranked(intervals))
         ]
-    return found
+    return overlaps
 
 
 def _wide_intervals(directory: RunDirectory, estimates: Estimates) -> list[str]:
@@ -115,7 +115,9 @@ def _wide_intervals(directory: RunDirectory, estimates: Estimates) -> list[str]:
     ]
 
 
-def effects_or_reason(two_level: TwoLevelDesign, name: str, estimates: Estimates) -> Effects | str:
+def effects_or_reason(
+    two_level: TwoLevelDesign, name: str, estimates: Estimates
+) -> FactorEffects | str:
     """The effects on one quantity, or the reason why there are none."""
     values = {point: estimates.values(point, name) for point in two_level.points}
     missing = [point for point in two_level.points if not values[point]]

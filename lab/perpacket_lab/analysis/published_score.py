@@ -46,15 +46,15 @@ def scores(comparisons: Sequence[Comparison], terms: Terms = SIMULATED) -> list[
         (False, terms.agreeing),
         (True, "published values used to calibrate agree"),
     )
-    found = []
+    scores = []
     for calibration, label in groups:
         rows = [
             row for row in comparisons if row.reference.calibration is calibration and row.is_judged
         ]
         if rows:
             agreeing = sum(row.verdict in MET for row in rows)
-            found.append(Score(f"{agreeing} of {len(rows)}", label, _typical_distance(rows)))
-    return found
+            scores.append(Score(f"{agreeing} of {len(rows)}", label, _typical_distance(rows)))
+    return scores
 
 
 def _typical_distance(rows: Sequence[Comparison]) -> str:

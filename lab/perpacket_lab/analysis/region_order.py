@@ -64,15 +64,17 @@ def compare_order(study: Study, row: Published, estimates: Estimates) -> Compari
     """The published order of the regions at one point beside that of the run."""
     shares = published_values(study.published, row)
     rows = estimates.rows.get(row.point, {}).values()
-    own = [values_of(one, row.quantity) for one in rows]
-    complete = [one for one in own if len(one) == len(SEVEN)]
+    own = [values_of(shares, row.quantity) for shares in rows]
+    complete = [shares for shares in own if len(shares) == len(SEVEN)]
     taus = [
-        found
+        order
         for one in complete
-        if (found := tau([shares[r] for r in SEVEN], [one[r] for r in SEVEN])) is not None
+        if (order := tau([shares[r] for r in SEVEN], [one[r] for r in SEVEN])) is not None
     ]
     count = len(complete)
-    means = {r: math.fsum(one[r] for one in complete) / count for r in SEVEN} if complete else {}
+    means = (
+        {r: math.fsum(shares[r] for shares in complete) / count for r in SEVEN} if complete else {}
+    )
     published = replace(
         row,
         statement=f"order of the regions: {ordered(shares)}",
@@ -87,8 +89,8 @@ def compare_order(study: Study, row: Published, estimates: Estimates) -> Compari
 
 def values_of(row: Row, order: str) -> dict[str, float]:
     """The values of the regions in one run, by which an order ranks them."""
-    found = {region: QUANTITIES[name].value(row) for name, region in regions_of(order).items()}
-    return {region: value for region, value in found.items() if value is not None}
+    values = {region: QUANTITIES[name].value(row) for name, region in regions_of(order).items()}
+    return {region: value for region, value in values.items() if value is not None}
 
 
 def ordered(values: Mapping[str, float]) -> str:

@@ -14,7 +14,7 @@ from perpacket_lab.study.quantities import QUANTITIES, quantity
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RelativeStep:
     """The ratio of a quantity at one level to the start, and the published change."""
 
     point: Point
@@ -23,7 +23,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RelativeLine:
     """A quantity along an axis."""
 
     name: str
@@ -33,7 +33,7 @@ class Line:
     """The level with which the others are compared."""
     first: Interval
     """The quantity at the start."""
-    steps: tuple[Step, ...]
+    steps: tuple[RelativeStep, ...]
     """All levels in order; the ratio at the start is 1."""
 
 
@@ -47,12 +47,12 @@ def lines(
     points: Sequence[Point],
     estimates: Estimates,
     comparisons: Sequence[Comparison],
-) -> list[Line]:
+) -> list[RelativeLine]:
     """The figure's quantities that have two levels or more.
 
     The start is the level from which the document states changes, else the first level.
     """
-    found = []
+    lines = []
     start = published_start(figure, points, comparisons)
     for name in names_of(figure):
         shown = sorted(
@@ -68,14 +68,14 @@ def lines(
             continue
         first = next((point for point in shown if point.name == start), shown[0])
         steps = [
-            Step(point, ratio, published_change(comparisons, name, point.name, first.name))
+            RelativeStep(point, ratio, published_change(comparisons, name, point.name, first.name))
             for point in shown
             if (ratio := estimates.ratio(point.name, first.name, name)) is not None
         ]
         base, entry = estimates.mean(first.name, name), quantity(name)
         if len(steps) > 1 and base is not None:
-            found.append(Line(name, entry.title, entry.unit, first, base, tuple(steps)))
-    return found
+            lines.append(RelativeLine(name, entry.title, entry.unit, first, base, tuple(steps)))
+    return lines
 
 
 def published_start(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perpacket.analysis.claim import Claim, Pair, ratio_claim
-from perpacket.analysis.ratios import Rule, RuleResult
+from perpacket.analysis.ratios import RatioRule, RuleResult
 from perpacket.analysis.statistics import (
     DEFAULT_CONFIDENCE,
     StatisticsError,
@@ -99,7 +99,7 @@ def compare(
     names: Sequence[str] = (),
     *,
     summary: Sequence[str] = (),
-    rules: Sequence[Rule] = (),
+    rules: Sequence[RatioRule] = (),
     in_time_order: bool = False,
 ) -> RunComparison:
     """Compare quantities at every point that both runs have.
@@ -123,7 +123,7 @@ def compare(
         )
     requested = [*(rule.quantity for rule in rules), *names]
     chosen = chosen_names(sides.rows, requested, () if names else summary)
-    ratios = [found for name in chosen for point in common if (found := sides.ratio(point, name))]
+    ratios = [ratio for name in chosen for point in common if (ratio := sides.ratio(point, name))]
     points = [point.name for point in first.configuration.points]
     return RunComparison(
         str(first.path),
@@ -153,7 +153,7 @@ def chosen_names(
 
 
 def _applied(
-    rule: Rule, ratios: Sequence[Claim[Pair]], points: Sequence[str], sides: Sides
+    rule: RatioRule, ratios: Sequence[Claim[Pair]], points: Sequence[str], sides: Sides
 ) -> RuleResult:
     """A rule applied to the ratios of its quantity."""
     own = [ratio for ratio in ratios if ratio.quantity == rule.quantity]
@@ -193,21 +193,21 @@ def _remarks(
     ratios: list[Claim[Pair]],
 ) -> list[str]:
     """The points that were not compared, and the expected number of differences by chance."""
-    found = []
+    remarks = []
     for directory, own in zip((first, second), sides.rows, strict=True):
         unmatched = [point for point in own if point not in common]
         if unmatched:
-            found.append(f"only in {directory.path}: {', '.join(unmatched)}")
+            remarks.append(f"only in {directory.path}: {', '.join(unmatched)}")
     versions = [each.configuration.perpacket for each in (first, second)]
     if versions[0] != versions[1]:
-        found.append(f"begun by perpacket {versions[0]} and by {versions[1]}")
+        remarks.append(f"begun by perpacket {versions[0]} and by {versions[1]}")
     if any(not ratio.detail.paired for ratio in ratios):
-        found.append("no common seeds at some points: those are compared as two samples")
+        remarks.append("no common seeds at some points: those are compared as two samples")
     bounded = [ratio for ratio in ratios if ratio.value is not None and ratio.value.is_bounded]
     by_chance = (1 - sides.confidence) * len(bounded)
     if by_chance >= 1:
-        found.append(
+        remarks.append(
             f"of {len(bounded)} comparisons at {100 * sides.confidence:g} %, expect about "
             f"{by_chance:.0f} to differ by chance"
         )
-    return found
+    return remarks

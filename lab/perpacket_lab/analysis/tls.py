@@ -51,13 +51,13 @@ def costs(analysis: Analysis) -> list[TlsCost]:
     """
     points = [point for point in analysis.study.points if "security" in point.factors]
     kinds = dict.fromkeys((str(p.factors["server"]), str(p.factors["security"])) for p in points)
-    found = list(fitted_costs(analysis.estimates, points, list(kinds), analysis.confidence))
-    if not found:
+    costs = list(fitted_costs(analysis.estimates, points, list(kinds), analysis.confidence))
+    if not costs:
         raise ConfigurationError(
             f"{analysis.study.name}: no server has three cases with both TLS and plain requests",
             hint="run `perpacket study run tls-cost` first",
         )
-    return found
+    return costs
 
 
 def fitted_costs(
@@ -87,9 +87,9 @@ def fitted_costs(
             server,
             security,
             mean(handshake, confidence, correlation=alike),
-            mean([NS_PER_US * one for one in byte], confidence, correlation=alike),
+            mean([NS_PER_US * case for case in byte], confidence, correlation=alike),
             mean(request, confidence, correlation=alike),
-            _worst(added, [sum(one) / len(one) for one in (request, handshake, byte)]),
+            _worst(added, [sum(cost) / len(cost) for cost in (request, handshake, byte)]),
         )
 
 
@@ -97,12 +97,12 @@ def _by_case(
     estimates: Estimates, points: Sequence[Point], server: str, security: str
 ) -> dict[Case, Mapping[int, float]]:
     """The cost of a request in µs by case and seed."""
-    found: dict[Case, Mapping[int, float]] = {}
+    values: dict[Case, Mapping[int, float]] = {}
     for point in points:
         if (point.factors["server"], point.factors["security"]) == (server, security):
             case = (float(point.factors["requests"]), float(point.factors["size_bytes"]))
-            found[case] = estimates.values(point.name, COST)
-    return found
+            values[case] = estimates.values(point.name, COST)
+    return values
 
 
 def _fits(added: Mapping[Case, Mapping[int, float]]) -> Iterator[tuple[float, float, float]]:

@@ -136,4 +136,4 @@ def _layers(point: str, against: str, estimates: Estimates) -> list[tuple[str, I
             shift = mean(pairs, confidence)
             if judge(shift, Relation.DIFFERENCE).is_shown:
                 found.append((layer, shift))
-    return sorted(found, key=lambda one: -abs(one[1].value))
+    return sorted(found, key=lambda claim: -abs(claim[1].value))

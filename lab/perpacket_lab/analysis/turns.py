@@ -24,7 +24,7 @@ def turn_limits(study: Study, estimates: Estimates) -> Iterator[str]:
     The quantities are those of the study's summary and of its published values. A run without
     intervals at two lengths or more has no remark.
     """
-    found: dict[str, dict[str, str]] = {}
+    by_reason: dict[str, dict[str, str]] = {}
     compared = 0
     for points in groups(study.points):
         for name in names_of(study):
@@ -39,11 +39,11 @@ def turn_limits(study: Study, estimates: Estimates) -> Iterator[str]:
                 if pair := farthest(means):
                     # A number that does not depend on the second level is the same at all sizes.
                     text = change(means, *pair)
-                    found.setdefault(name, {}).setdefault(text, points[pair[0]].name)
-    if found:
+                    by_reason.setdefault(name, {}).setdefault(text, points[pair[0]].name)
+    if by_reason:
         texts = [
             f"{name} ({', '.join(f'{text} at {point}' for text, point in changes.items())})"
-            for name, changes in found.items()
+            for name, changes in by_reason.items()
         ]
         yield (
             "these quantities depend on the length of the turns beyond their intervals, so there "
@@ -55,12 +55,12 @@ def turn_limits(study: Study, estimates: Estimates) -> Iterator[str]:
 
 def groups(points: tuple[Point, ...]) -> list[dict[int, Point]]:
     """The points that differ only in the length of the turns, by this length in instructions."""
-    found: dict[tuple[tuple[str, str], ...], dict[int, Point]] = {}
+    by_factors: dict[tuple[tuple[str, str], ...], dict[int, Point]] = {}
     for point in points:
         parameters = dict(point.overrides)
         if turn := parameters.pop(PARAMETER, ""):
-            found.setdefault(tuple(sorted(parameters.items())), {})[int(turn)] = point
-    return [dict(sorted(own.items())) for own in found.values() if len(own) > 1]
+            by_factors.setdefault(tuple(sorted(parameters.items())), {})[int(turn)] = point
+    return [dict(sorted(own.items())) for own in by_factors.values() if len(own) > 1]
 
 
 def names_of(study: Study) -> list[str]:

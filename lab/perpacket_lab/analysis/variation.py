@@ -38,7 +38,7 @@ def compare_share(study: Study, row: Published, estimates: Estimates) -> Compari
 
 def doubts(rows: Rows) -> tuple[str, ...]:
     """The doubts about runs of the design, each once. Every share uses all runs."""
-    found = []
+    names = []
     for name, text in DOUBTS.items():
         about = [
             point
@@ -46,8 +46,8 @@ def doubts(rows: Rows) -> tuple[str, ...]:
             if any(row.get(f"doubts.{name}") is True for row in own.values())
         ]
         if about:
-            found.append(f"{text} in {len(about)} of the design's {len(rows)} points")
-    return tuple(found)
+            names.append(f"{text} in {len(about)} of the design's {len(rows)} points")
+    return tuple(names)
 
 
 def shares(design: TwoLevelDesign, estimates: Estimates, response: str) -> dict[str, Interval]:
@@ -58,8 +58,8 @@ def shares(design: TwoLevelDesign, estimates: Estimates, response: str) -> dict[
     rows = estimates.rows
     blocks = sorted(set.intersection(*(set(rows.get(name, {})) for name in design.points)))
     value = QUANTITIES[f"stream.{response}"].value
-    found = [[value(rows[name][block]) for block in blocks] for name in design.points]
-    complete = [[number for number in run if number is not None] for run in found]
+    responses = [[value(rows[name][block]) for block in blocks] for name in design.points]
+    complete = [[number for number in run if number is not None] for run in responses]
     if not blocks or any(len(run) < len(blocks) for run in complete):
         return {}
     return shares_of_responses(design.design, complete, estimates.confidence)
@@ -77,16 +77,16 @@ def shares_of_responses(
     and 100. With fewer than three blocks there are no intervals: the jackknife leaves one block
     out, and if only one block remains, it has no error term.
     """
-    found = _parts(design, responses)
+    parts = _parts(design, responses)
     blocks = len(responses[0])
     if blocks < LEAST_BLOCKS:
-        return {part: Interval(share, -inf, inf, blocks, 0.0) for part, share in found.items()}
+        return {part: Interval(share, -inf, inf, blocks, 0.0) for part, share in parts.items()}
     without = [
         _parts(design, [[*run[:left_out], *run[left_out + 1 :]] for run in responses])
         for left_out in range(blocks)
     ]
     intervals = {}
-    for part, share in found.items():
+    for part, share in parts.items():
         pseudo = [blocks * share - (blocks - 1) * other[part] for other in without]
         spread = mean(pseudo, confidence)
         half = (spread.high - spread.low) / 2
@@ -97,8 +97,8 @@ def shares_of_responses(
 
 def _parts(design: Design, responses: Sequence[Sequence[float]]) -> dict[str, float]:
     """The shares of the factors, of all interactions together and of the error, in per cent."""
-    found = allocate(design, responses)
-    shares = {name: found.shares[(name,)] for name in design.factors}
-    shares["interactions"] = sum(found.shares.values()) - sum(shares.values())
-    shares["error"] = found.error_share
+    allocation = allocate(design, responses)
+    shares = {name: allocation.shares[(name,)] for name in design.factors}
+    shares["interactions"] = sum(allocation.shares.values()) - sum(shares.values())
+    shares["error"] = allocation.error_share
     return {part: 100 * share for part, share in shares.items()}

@@ -194,7 +194,7 @@ def compact(value: object) -> str:
     return str(value)
 
 
-def plural(count: int, one: str, many: str = "") -> str:
+def plural(count: int, singular: str, many: str = "") -> str:
     """`1 run`, `5 runs`, `no runs`."""
-    noun = one if count == 1 else many or f"{one}s"
+    noun = singular if count == 1 else many or f"{singular}s"
     return f"{count:,} {noun}" if count else f"no {noun}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perpacket_lab.demo import Demo
     from perpacket_lab.demo.advice import Advised
     from perpacket_lab.demo.live import Live
-    from perpacket_lab.demo.simulated_handoff import Cell
+    from perpacket_lab.demo.simulated_handoff import HandoffCell
 
 SCHEMA = 2
 """Version of the JSON this verb prints."""
@@ -87,7 +87,7 @@ def demo(
         quiet,
     )
     with bars.of_study(quiet) as on_progress:
-        found = library.run(
+        demonstration = library.run(
             destination,
             measure=live,
             charts=charts,
@@ -96,24 +96,27 @@ def demo(
             on_progress=on_progress,
         )
     if output_format is Format.JSON:
-        output.write_json(describe(found))
+        output.write_json(describe(demonstration))
     else:
-        if found.live is not None and found.live.rows:
-            print_live(found.live)
-        print_table(found)
-        print_advice(found.advice)
-    for note in (*(found.live.notes if found.live is not None else ()), *found.simulated.notes):
+        if demonstration.live is not None and demonstration.live.rows:
+            print_live(demonstration.live)
+        print_table(demonstration)
+        print_advice(demonstration.advice)
+    for note in (
+        *(demonstration.live.notes if demonstration.live is not None else ()),
+        *demonstration.simulated.notes,
+    ):
         progress.note(f"note: {note}", quiet)
-    if found.charts:
-        progress.note(f"charts: {len(found.charts)} files in {charts}", quiet)
-    progress.note(f"report: {found.report}", quiet)
+    if demonstration.charts:
+        progress.note(f"charts: {len(demonstration.charts)} files in {charts}", quiet)
+    progress.note(f"report: {demonstration.report}", quiet)
 
 
-def print_live(found: Live) -> None:
+def print_live(live: Live) -> None:
     """Print a line for each number of connections: requests, latency, and each layer's cost."""
     from perpacket_lab.demo.live import BLOCKS, LAYERS
 
-    layers = [name for name in LAYERS if all(f"ns.{name}" in row for row in found.rows.values())]
+    layers = [name for name in LAYERS if all(f"ns.{name}" in row for row in live.rows.values())]
     headings = ("connections", "requests/s", "p99, us", *layers)
     rows = [
         (
@@ -121,7 +124,7 @@ def print_live(found: Live) -> None:
             *(live_text(row.get(name)) for name in ("requests_per_s", "latency_us.service.p99")),
             *(live_text(row[f"ns.{name}"]) for name in layers),
         )
-        for connections, row in found.rows.items()
+        for connections, row in live.rows.items()
     ]
     title = (
         "This machine: a 10 KB file over loopback; layers in ns of processor time per packet "
@@ -153,30 +156,32 @@ def live_text(interval: Interval | None) -> str:
     return f"{value} ± {OVER if side > interval.value else format_number(side, decimals)}"
 
 
-def print_advice(found: Advised | None) -> None:
+def print_advice(advised: Advised | None) -> None:
     """Print the change most worth trying on this machine, and the result of its trial if any."""
     from perpacket.show import advice_tables, trial_tables
 
-    first = None if found is None else found.report.to_try
-    if found is not None and first is not None:
+    first = None if advised is None else advised.report.to_try
+    if advised is not None and first is not None:
         output.write_line("The change most worth trying on this machine, for `serve web`:")
         for line in advice_tables.entry(1, replace(first, command=""), ADVICE_WIDTH):
             output.write_line(line)
-        if found.trial is not None:
+        if advised.trial is not None:
             output.write_line("     Tried in short windows, on a second server:")
-            for line in trial_tables.wrapped(trial_tables.headline(found.trial), ADVICE_WIDTH - 5):
+            for line in trial_tables.wrapped(
+                trial_tables.headline(advised.trial), ADVICE_WIDTH - 5
+            ):
                 output.write_line(f"     {line}")
         output.write_line(
             "For your server: `perpacket advise --pid PID`, then `perpacket trial CHANGE`."
         )
 
 
-def print_table(found: Demo) -> None:
+def print_table(demonstration: Demo) -> None:
     """Print two lines for each configuration: published numbers, then simulated ones."""
     from perpacket_lab.demo.simulated_handoff import POLICIES
 
     rows: list[tuple[str, ...]] = []
-    for name, cells in found.simulated.rows.items():
+    for name, cells in demonstration.simulated.rows.items():
         rows.append((name, "paper", *(paper_text(cell) for cell in cells)))
         rows.append((f"  {POLICIES[name]}", "simulated", *(simulated_text(cell) for cell in cells)))
     title = (
@@ -187,7 +192,7 @@ def print_table(found: Demo) -> None:
     output.write_table(title, ("configuration", "", *HEADINGS), rows, right=HEADINGS)
 
 
-def paper_text(cell: Cell) -> str:
+def paper_text(cell: HandoffCell) -> str:
     """`23,031 c`; a dash where nothing is published."""
     if cell.published is None:
         return "-"
@@ -196,7 +201,7 @@ def paper_text(cell: Cell) -> str:
     return number_text(cell.published) + (" c" if cell.calibration else "")
 
 
-def simulated_text(cell: Cell) -> str:
+def simulated_text(cell: HandoffCell) -> str:
     """`23,102 ± 310`, with the wider side of an asymmetric interval."""
     from perpacket.analysis.statistics import format_number
 
@@ -211,15 +216,15 @@ def simulated_text(cell: Cell) -> str:
     return f"{value} ± {format_number(side, decimals)}"
 
 
-def describe(found: Demo) -> dict[str, object]:
+def describe(demonstration: Demo) -> dict[str, object]:
     """The demo as a JSON document."""
     from perpacket.show import advice_tables, trial_tables
 
-    tried = None if found.advice is None else found.advice.trial
-    live = found.live
+    tried = None if demonstration.advice is None else demonstration.advice.trial
+    live = demonstration.live
     return {
         "schema": SCHEMA,
-        "report": str(found.report),
+        "report": str(demonstration.report),
         "live": None
         if live is None
         else {
@@ -229,7 +234,9 @@ def describe(found: Demo) -> dict[str, object]:
             ],
             "notes": list(live.notes),
         },
-        "advice": None if found.advice is None else advice_tables.document(found.advice.report),
+        "advice": None
+        if demonstration.advice is None
+        else advice_tables.document(demonstration.advice.report),
         "trial": None if tried is None else trial_tables.effects_document(tried.effects),
         "rows": [
             {
@@ -244,7 +251,7 @@ def describe(found: Demo) -> dict[str, object]:
                     for cell in row
                 },
             }
-            for name, row in found.simulated.rows.items()
+            for name, row in demonstration.simulated.rows.items()
         ],
-        "notes": list(found.simulated.notes),
+        "notes": list(demonstration.simulated.notes),
     }

@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 
 
-class By(StrEnum):
+class CountedBy(StrEnum):
     """How costs are divided."""
 
     LAYER = "layer"
@@ -171,12 +171,12 @@ def emulate(
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the load and the memory layout.")] = 1,
     by: Annotated[
-        By,
+        CountedBy,
         typer.Option(
             help="Divide costs by layer or by layer and function, or divide data misses by kernel "
             "structure."
         ),
-    ] = By.LAYER,
+    ] = CountedBy.LAYER,
     rules: Annotated[
         Path | None,
         typer.Option(
@@ -292,19 +292,19 @@ def shell(
     from perpacket_lab.emulate.settings import Scenario
     from perpacket_lab.emulate.work import UNPACK
 
-    found = open_session(guest(kernel, modules, Scenario(server).command, server_files), False)
+    session = open_session(guest(kernel, modules, Scenario(server).command, server_files), False)
     arguments = {"turn": "20000"}
     with Machine(
-        found.emulator,
-        found.machine.boot,
-        found.plugin,
+        session.emulator,
+        session.machine.boot,
+        session.plugin,
         arguments,
         incoming=True,
         work=UNPACK + b"exec setsid cttyhack sh\n",
         files=found.files,
         terminal=True,
     ) as machine:
-        machine.restore(found.machine.state)
+        machine.restore(session.machine.state)
         machine.wait()
 
 

@@ -16,7 +16,7 @@ from perpacket.errors import ConfigurationError
 from perpacket_lab.cli.study_options import DirectoryArgument
 
 if TYPE_CHECKING:
-    from perpacket_lab.models.bounds import Server
+    from perpacket_lab.models.bounds import ServerMachine
 
 SCHEMA = 1
 """Version of the JSON these verbs print."""
@@ -142,22 +142,22 @@ def laws(
         if sweep
         else [1.0 if offloaded is None else offloaded]
     )
-    found = model.offload(gamma, shares, alpha=alpha, beta=beta, sigma=sigma)
+    gains = model.offload(gamma, shares, alpha=alpha, beta=beta, sigma=sigma)
     limits = [
         model.LIMITS[index] if math.isfinite(gain) else None
-        for index, gain in zip(found.limit, found.gain, strict=True)
+        for index, gain in zip(gains.limit, gains.gain, strict=True)
     ]
     if output_format is Format.JSON:
         points = [
             {"p": p, "gain": output.finite(float(gain)), "limit": limit}
-            for p, gain, limit in zip(shares, found.gain, limits, strict=True)
+            for p, gain, limit in zip(shares, gains.gain, limits, strict=True)
         ]
         result: dict[str, object] = {"schema": SCHEMA, "network_share": share, "gamma": gamma}
         output.write_json(result | ({"sweep": points} if sweep else points[0]))
         return
     rows = [
         (f"{p:.2f}", f"{100 * gain:.2f}", limit or "nothing")
-        for p, gain, limit in zip(shares, found.gain, limits, strict=True)
+        for p, gain, limit in zip(shares, gains.gain, limits, strict=True)
     ]
     title = f"Network share {100 * share:.3g} %, gamma {gamma:.4g}: gain in throughput by offload"
     output.write_table(title, ("p", "gain, %", "limited by"), rows, right=("p", "gain, %"))
@@ -399,7 +399,7 @@ def bounds(
     known = model.read_catalogue(catalogue)
     if measure or bench is not None:
         known.server.append(measured_server(bench, io_bandwidth, quiet))
-    found = model.all_bounds(known, work, as_printed=as_printed, overlap=overlap)
+    limits = model.all_bounds(known, work, as_printed=as_printed, overlap=overlap)
     missing = model.left_out(known)
     if output_format is Format.JSON:
         rows = [
@@ -410,7 +410,7 @@ def bounds(
                 "time_us": None if size is None else item.time_us,
                 "limiting_bus": item.limiting_bus,
             }
-            for item in found
+            for item in limits
         ]
         output.write_json(
             {
@@ -429,7 +429,7 @@ def bounds(
             *([f"{item.time_us:.4g}"] if timed else []),
             item.limiting_bus,
         )
-        for item in found
+        for item in limits
     ]
     title = "Upper bound of throughput, Mb/s (10^6 bits a second)"
     names = ("server", "transaction", "Mb/s", *(["time, us"] if timed else []), "busiest")
@@ -477,7 +477,7 @@ def cache(
     misses = miss_share(miss_rate, access, line)
     with_ar = {"accesses_per_instruction": accesses}
     overhead_cpi = 1.0 if as_printed else cpi
-    found = {
+    document = {
         "miss_rate": misses,
         "stall_cycles": float(model.stall_cycles(instructions, misses, accesses, penalty)),
         "time_without_cache_s": float(model.time_without_cache_s(instructions, cpi, cycle)),
@@ -491,7 +491,7 @@ def cache(
         ),
     }
     if output_format is Format.JSON:
-        output.write_json({"schema": SCHEMA, "as_printed": as_printed, **found})
+        output.write_json({"schema": SCHEMA, "as_printed": as_printed, **document})
         return
     labels = {
         "miss_rate": "misses per access",
@@ -500,7 +500,7 @@ def cache(
         "time_with_cache_s": "3.4: seconds with the cache",
         "cache_overhead": "3.5: the ratio of both",
     }
-    rows = [(labels[name], f"{value:.4g}") for name, value in found.items()]
+    rows = [(labels[name], f"{value:.4g}") for name, value in document.items()]
     output.write_table("The cost of cache misses", ("equation", "value"), rows, right=("value",))
 
 
@@ -537,11 +537,11 @@ def check_io(io_bandwidth: int, is_described: bool) -> None:
         )
 
 
-def measured_server(bench: Path | None, io_bandwidth: int | None, quiet: bool) -> Server:
+def measured_server(bench: Path | None, io_bandwidth: int | None, quiet: bool) -> ServerMachine:
     """A catalogue server for this machine, or for the machine of a `bench memory` report."""
     from perpacket.analysis import network_share as profiled
     from perpacket_lab.models import bandwidth
-    from perpacket_lab.models.bounds import Server as Described
+    from perpacket_lab.models.bounds import ServerMachine as Described
 
     if bench is None:
         name, copied = "this machine", bandwidth.copy_mbytes_per_s()
@@ -573,7 +573,7 @@ def tls(directory: DirectoryArgument, output_format: FormatOption = Format.TABLE
     from perpacket_lab.run.directory import RunDirectory
 
     run = RunDirectory.open(directory)
-    found = model.costs(analyze(run.study(), run))
+    costs = model.costs(analyze(run.study(), run))
     if output_format is Format.JSON:
         rows = [
             {
@@ -584,7 +584,7 @@ def tls(directory: DirectoryArgument, output_format: FormatOption = Format.TABLE
                 "request_us": cost.request_us.as_dict(),
                 "worst_us": cost.worst_us,
             }
-            for cost in found
+            for cost in costs
         ]
         output.write_json({"schema": SCHEMA, "costs": rows})
         return
@@ -592,10 +592,10 @@ def tls(directory: DirectoryArgument, output_format: FormatOption = Format.TABLE
     cells = [
         (
             *(cost.server, cost.security),
-            *(str(one) for one in (cost.handshake_us, cost.byte_ns, cost.request_us)),
+            *(str(estimate) for estimate in (cost.handshake_us, cost.byte_ns, cost.request_us)),
             "" if cost.worst_us is None else f"{cost.worst_us:.1f}",
         )
-        for cost in found
+        for cost in costs
     ]
     title = "What TLS adds to the server's processor time [95 % interval]"
     output.write_table(title, names, cells, right=names[2:])

@@ -47,8 +47,8 @@ def export(
     from perpacket_lab.run.directory import RunDirectory
 
     check_destination("--output", destination)
-    found = RunDirectory.open(directory)
-    table = table_file.write(found, destination)
+    run = RunDirectory.open(directory)
+    table = table_file.write(run, destination)
     if output_format is Format.JSON:
         output.write_json(
             {
@@ -60,6 +60,6 @@ def export(
         )
     else:
         output.write_line(f"{destination}: {table.height} rows of {table.width} columns")
-    missing = len(found.missing())
+    missing = len(run.missing())
     if missing:
         progress.note(f"note: {missing} observations are missing: the run is not complete", quiet)

@@ -58,7 +58,7 @@ def check_complete(analysis: Analysis) -> None:
 
     run = analysis.run
     if run.failures:
-        named = ", ".join(f"{one.point} block {one.seed}" for one in run.failures)
+        named = ", ".join(f"{failure.point} block {failure.seed}" for failure in run.failures)
         raise RunFailed(
             f"{len(run.failures)} of {run.planned} runs failed: {named}; "
             f"the first one: {run.failures[0].reason}",

@@ -83,13 +83,13 @@ def list_studies(output_format: FormatOption = Format.TABLE, quiet: QuietOption 
     from perpacket_lab.study import library
 
     progress.note("Run one with `perpacket study run STUDY`.", quiet)
-    found = [library.find(name) for name in library.names()]
+    studies = [library.find(name) for name in library.names()]
     if output_format is Format.JSON:
-        output.write_json([json.study_summary(study) for study in found])
+        output.write_json([json.study_summary(study) for study in studies])
         return
     rows = [
         (study.name, study.title, str(len(study.points)), str(len(study.published)))
-        for study in found
+        for study in studies
     ]
     headings = ("study", "title", "points", "published figures")
     output.write_table("Studies", headings, rows, headings[2:])
@@ -239,23 +239,23 @@ def over_plane(
 
     With `--plane xdp`, `--only tcp` is `tcp-xdp`. Raises `ConfigurationError` when there are none.
     """
-    found = tuple(one for one in experiments if one.endswith(f"-{plane}"))
-    if not found:
+    selected = tuple(experiment for experiment in experiments if experiment.endswith(f"-{plane}"))
+    if not selected:
         raise ConfigurationError(
             f"study {name} has no --plane {plane}: only router studies have planes",
             parameter="--plane",
             value=plane,
             hint="leave it out, or run study router",
         )
-    wanted = {f"{one.removesuffix(f'-{plane}')}-{plane}" for one in only}
-    if wanted - set(found):
+    wanted = {f"{name.removesuffix(f'-{plane}')}-{plane}" for name in only}
+    if wanted - set(selected):
         raise ConfigurationError(
             f"--only {','.join(only)} with --plane {plane}: no such experiment",
             parameter="--only",
             value=",".join(only),
             hint=f"study {name} has {', '.join(experiments)}",
         )
-    return tuple(one for one in found if not only or one in wanted)
+    return tuple(name for name in selected if not only or name in wanted)
 
 
 def finish(analysis: Analysis, form: Format, quiet: bool) -> None:
@@ -311,8 +311,8 @@ def logs_of(texts: list[str]) -> tuple[str | None, dict[str, str]]:
 
     if not texts or (len(texts) == 1 and ("=" not in texts[0] or Path(texts[0]).exists())):
         return (existing(texts[0]) if texts else None), {}
-    found = named_traces.parse(texts)
-    return None, {name: existing(path) for name, path in found.items()}
+    logs = named_traces.parse(texts)
+    return None, {name: existing(path) for name, path in logs.items()}
 
 
 def existing(trace: str) -> str:

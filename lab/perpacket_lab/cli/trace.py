@@ -62,14 +62,14 @@ def info(
     """Summarize a trace: requests, clients, objects, sessions and rejected lines."""
     from perpacket_lab import traces
 
-    found = traces.info(
+    document = traces.info(
         file, format=source_format, window_s=window, curve=curve or chart is not None
     )
     if chart is not None:
         from perpacket_lab.show.charts import session_curve
 
-        chart.write_text(session_curve.svg(file.name, found["session_curve"]))
-    show(str(file), found, output_format, quiet)
+        chart.write_text(session_curve.svg(file.name, document["session_curve"]))
+    show(str(file), document, output_format, quiet)
 
 
 @app.command(

@@ -150,8 +150,8 @@ def run(path: Path, on_progress: ProgressFunction | None) -> Live:
 
 def usable_events() -> tuple[str, tuple[str, ...]]:
     """The events of the profile on this machine, and notes on missing rights."""
-    found = {item.name: item for item in machine.of_the_kernel()}
-    profiling = found.get(PROFILING)
+    capabilities = {item.name: item for item in machine.of_the_kernel()}
+    profiling = capabilities.get(PROFILING)
     if profiling is None or profiling.available:
         return "best", ()
     return COARSE, (
@@ -172,10 +172,10 @@ def rows_of(analysis: Analysis) -> dict[int, dict[str, Interval]]:
     rows: dict[int, dict[str, Interval]] = {}
     for each in analysis.study.points:
         windows = analysis.estimates.runs(each.name)
-        found = {name: analysis.estimates.mean(each.name, key) for name, key in names.items()}
+        means = {name: analysis.estimates.mean(each.name, key) for name, key in names.items()}
         row = {
             name: interval
-            for name, interval in found.items()
+            for name, interval in means.items()
             if interval is not None and interval.n == windows
         }
         if row:

@@ -43,7 +43,7 @@ TIMELINE = "W-4096-P-L-FCFS-400"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HandoffCell:
     """One quantity of one configuration: the published and the simulated value."""
 
     quantity: str
@@ -58,7 +58,7 @@ class SimulatedHandoff:
     """The simulated configurations, each with a row of cells, in the order of the table."""
 
     analysis: Analysis
-    rows: dict[str, tuple[Cell, ...]]
+    rows: dict[str, tuple[HandoffCell, ...]]
     notes: tuple[str, ...]
 
 
@@ -107,14 +107,14 @@ def run(
     return SimulatedHandoff(analysis, table(analysis), tuple(notes(analysis)))
 
 
-def table(analysis: Analysis) -> dict[str, tuple[Cell, ...]]:
+def table(analysis: Analysis) -> dict[str, tuple[HandoffCell, ...]]:
     """The demo's table: every quantity of every configuration, published or not."""
     return {
         name: tuple(cell(name, quantity, analysis) for quantity in COLUMNS) for name in POLICIES
     }
 
 
-def cell(point: str, quantity: str, analysis: Analysis) -> Cell:
+def cell(point: str, quantity: str, analysis: Analysis) -> HandoffCell:
     """One cell. Gains are relative to the first configuration, which has no gain."""
     chosen = QUANTITIES[quantity]
     baseline = next(iter(POLICIES))
@@ -126,19 +126,21 @@ def cell(point: str, quantity: str, analysis: Analysis) -> Cell:
         if stated.point == point and stated.against in (None, baseline):
             value = stated_as(stated, quantity)
             if value is not None:
-                return Cell(quantity, chosen.unit, value, simulated, stated.calibration)
+                return HandoffCell(quantity, chosen.unit, value, simulated, stated.calibration)
     rates = {row.point: row for row in figures if row.quantity == "request_rate"}
     if quantity == "gain_request_rate" and point in rates and point != baseline:
         return gain_of_rates(rates[point], rates[baseline], simulated)
-    return Cell(quantity, chosen.unit, None, simulated, False)
+    return HandoffCell(quantity, chosen.unit, None, simulated, False)
 
 
-def gain_of_rates(own: Published, base: Published, simulated: Interval | None) -> Cell:
+def gain_of_rates(own: Published, base: Published, simulated: Interval | None) -> HandoffCell:
     """The gain from two published rates, to a tenth, for configurations without a printed gain."""
     gain = None
     if own.value is not None and base.value:
         gain = round(100 * (own.value / base.value - 1), 1)
-    return Cell("gain_request_rate", "%", gain, simulated, own.calibration and base.calibration)
+    return HandoffCell(
+        "gain_request_rate", "%", gain, simulated, own.calibration and base.calibration
+    )
 
 
 def stated_as(stated: Published, quantity: str) -> float | None:

@@ -20,7 +20,7 @@ from perpacket_lab.emulate.caches import Shape, shape
 from perpacket_lab.emulate.session import Guest, Session, open_session, prepared_session
 from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome, Run, SetupDescription
+from perpacket_lab.study.runner_interfaces import Run, RunOutcome, SetupDescription
 
 FRAMES_PER_S = 1400
 """Frames that a run carries in a second, warm-up, connections and restored state included: the
@@ -115,7 +115,7 @@ class Passes:
         return self._done[key]
 
 
-class EmulatedRun:
+class EmulatedPointRun:
     """One run of one point."""
 
     def __init__(self, plan: Plan, seed: int, runner: EmulatedRunner, expected_ms: int) -> None:
@@ -123,13 +123,13 @@ class EmulatedRun:
         self._plan, self._seed, self._runner = plan, seed, runner
         self._expected_ms = expected_ms
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """The costs per packet by layer; raises `RunFailed`, or `Interrupted` after `cancel`."""
         passes = self._runner.passes
         if passes is None:
             raise RunFailed("an emulation began without a machine: this is a fault of perpacket")
         counts = passes.counts(self._plan, self._seed)
-        return Outcome(result=result(self._plan, passes, counts))
+        return RunOutcome(result=result(self._plan, passes, counts))
 
     def progress(self) -> tuple[int, int]:
         """Nothing done, because nothing is known before the end, and the expected milliseconds."""
@@ -162,7 +162,7 @@ class EmulatedRunner:
         if seed < 1:
             raise ConfigurationError(f"seed {seed}: expected 1 or more", parameter="seed")
         plan = plan_of(point)
-        return EmulatedRun(plan, seed, self, self.expected_ms(plan, seed))
+        return EmulatedPointRun(plan, seed, self, self.expected_ms(plan, seed))
 
     def expected_ms(self, plan: Plan, seed: int) -> int:
         """The expected time of an emulation; 0 if another plan shares the emulation and has it."""

@@ -35,15 +35,15 @@ def capabilities() -> list[Capability]:
     """QEMU with its version, the self-test of the plugin, busybox, and the stored guest."""
     busybox = answer(BUSYBOX, lambda: str(files.busybox()))
     try:
-        found = qemu.find()
+        program = qemu.find()
     except MachineLacks as error:
         absent = [check.result(False, NO_QEMU) for check in (PLUGIN, GUEST)]
         return [QEMU.result(False, str(error)), absent[0], busybox, absent[1]]
     return [
-        QEMU.result(True, found.version),
-        plugin(found),
+        QEMU.result(True, program.version),
+        plugin(program),
         busybox,
-        answer(GUEST, lambda: guest(found)),
+        answer(GUEST, lambda: guest(program)),
     ]
 
 
@@ -71,7 +71,7 @@ def plugin(emulator: qemu.Qemu) -> Capability:
 
 def guest(emulator: qemu.Qemu) -> str:
     """The stored guest; raises `MachineLacks` when there is none."""
-    found = session.prepared_guest(emulator)
-    if found is None:
+    prepared = session.prepared_guest(emulator)
+    if prepared is None:
         raise MachineLacks("no guest is stored")
-    return f"Linux {found.kernel} in {found.folder}"
+    return f"Linux {prepared.kernel} in {prepared.folder}"

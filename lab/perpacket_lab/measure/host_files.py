@@ -71,8 +71,8 @@ def ticks_of(host: Host) -> dict[int, Ticks]:
 def field_of(host: Host, path: str, name: str) -> int:
     """A number in a text file of lines `name: number`; raises `RunFailed` naming file or line."""
     for line in text_of(host, path).splitlines():
-        found, _, rest = line.partition(":")
-        if found == name:
+        key, _, rest = line.partition(":")
+        if key == name:
             return int(rest.split()[0])
     raise RunFailed(f"{path} on {host.name} has no line `{name}`")
 

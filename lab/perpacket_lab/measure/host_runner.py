@@ -31,7 +31,7 @@ CONNECTING_LATENCY_US = 1000.0
 """Latency of a new delayed testbed; every run sets its own."""
 
 
-class MeasuredRunner(Generic[SetupT]):
+class HostRunner(Generic[SetupT]):
     """Prepares runs, and owns the setup that they share."""
 
     plan_type: ClassVar[type[BaseModel]]
@@ -156,12 +156,14 @@ def facts(
 
     `limits` are those of the study besides the testbed's.
     """
-    found = list(direct.limits)
+    own_limits = list(direct.limits)
     if delayed is not None:
-        found += [f"With added latency: {limit}" for limit in delayed.limits if limit not in found]
+        own_limits += [
+            f"With added latency: {limit}" for limit in delayed.limits if limit not in own_limits
+        ]
     return {
         "clients": len(direct.clients),
-        "limits": [*found, *limits],
+        "limits": [*own_limits, *limits],
         "could_not": known.sentences,
     }
 
@@ -201,9 +203,11 @@ def capabilities_lacking(host: Host) -> dict[str, str]:
     done = host.run([host.agent(), "probe", "--format", "json"], timeout_s=QUICK_S)
     capabilities = report_of("the probe", host, done).get("capabilities")
     return {
-        str(one.get("name")): str(one.get("cost_of_lack") or one.get("detail") or "not there")
-        for one in (capabilities if isinstance(capabilities, list) else [])
-        if isinstance(one, dict) and one.get("available") is False
+        str(capability.get("name")): str(
+            capability.get("cost_of_lack") or capability.get("detail") or "not there"
+        )
+        for capability in (capabilities if isinstance(capabilities, list) else [])
+        if isinstance(capability, dict) and capability.get("available") is False
     }
 
 

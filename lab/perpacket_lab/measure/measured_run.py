@@ -24,7 +24,7 @@ from perpacket_lab.measure.plan import LEAD_S, ProfiledPlan
 from perpacket_lab.measure.processor_counts import idle_share, user_share
 from perpacket_lab.measure.programs import Answer
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 
 READY_S = 20.0
 """Time limit for a program to listen."""
@@ -70,11 +70,11 @@ class MeasuredRun(Generic[PlanT, SetupT]):
         self._began_s: float | None = None
         self._cancelled = False
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Measure; raises `RunFailed` or `MachineLacks` with the reason."""
         began_s = self._began_s = time.monotonic()
         result, raw = self.measure(self._setup())
-        return Outcome(result, {"wall_s": time.monotonic() - began_s}, raw=raw)
+        return RunOutcome(result, {"wall_s": time.monotonic() - began_s}, raw=raw)
 
     def measure(self, setup: SetupT) -> Measurement:
         """Start the programs, measure and summarize; the programs end in any case."""
@@ -188,7 +188,7 @@ def warm_up(
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MeasuredWindow:
     """The profile, and the kernel's counts over the same window."""
 
     profile: Answer
@@ -207,7 +207,7 @@ def profiled_window(
     loads: Sequence[MonitoredProcess],
     server_process: MonitoredProcess | None = None,
     requests_url: str = "",
-) -> Window:
+) -> MeasuredWindow:
     """Profile the server for one window; raises `RunFailed` if a load ends within the window."""
     server, hosts = testbed.server, (testbed.server, *testbed.clients)
     pid = None if server_process is None else server_process.process.pid
@@ -225,7 +225,7 @@ def profiled_window(
         idle_share(earlier, later, host.cpus)
         for earlier, later, host in zip(before, after, hosts, strict=True)
     ]
-    return Window(
+    return MeasuredWindow(
         profile=answer,
         server_idle=idle[0],
         server_user=user_share(before[0], after[0], server.cpus),

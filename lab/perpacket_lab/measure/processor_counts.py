@@ -36,15 +36,15 @@ class Ticks:
 
 def read_ticks(text: str) -> dict[int, Ticks]:
     """Ticks by processor from the text of /proc/stat."""
-    found: dict[int, Ticks] = {}
+    by_cpu: dict[int, Ticks] = {}
     for line in text.splitlines():
         name, *fields = line.split()[: COUNTED_FIELDS + 1] or [""]
         if name.startswith("cpu") and name[3:].isdigit():
             ticks = [int(field) for field in fields]
             idle = sum(ticks[field] for field in IDLE_FIELDS)
             user = sum(ticks[field] for field in USER_FIELDS)
-            found[int(name[3:])] = Ticks(idle, sum(ticks), user)
-    return found
+            by_cpu[int(name[3:])] = Ticks(idle, sum(ticks), user)
+    return by_cpu
 
 
 def read_frames(text: str) -> int:

@@ -67,17 +67,17 @@ def _parts(profile: Answer) -> dict[str, object]:
         return {}
     others = numbers(numbers(profile.get("categories")).get(other_programs.NAME))
     others_share = number(others.get("share", 0))
-    found = {name: number(numbers(cost)["share"]) for name, cost in costs.items()}
+    shares = {name: number(numbers(cost)["share"]) for name, cost in costs.items()}
     for name, cost in numbers(profile["layers"]).items():
         share = number(numbers(cost).get("share", 0))
         if name == "user":
-            unnamed = max(0.0, share - sum(found.values()))
-            found[other_programs.PART] = unnamed + others_share
+            unnamed = max(0.0, share - sum(shares.values()))
+            shares[other_programs.PART] = unnamed + others_share
         elif name != "idle":
             share = max(0.0, share - others_share) if name == OFF_PATH else share
             module = KERNEL_MODULES.get(name, "kernel")
-            found[module] = found.get(module, 0.0) + share
-    return {"parts": {name: {"share": share} for name, share in found.items()}}
+            shares[module] = shares.get(module, 0.0) + share
+    return {"parts": {name: {"share": share} for name, share in shares.items()}}
 
 
 def timed_layers(profile: Answer, unit: str, count: float) -> dict[str, dict[str, object]]:
@@ -86,7 +86,7 @@ def timed_layers(profile: Answer, unit: str, count: float) -> dict[str, dict[str
     A profile of sampled counters has no times. A layer's time is then its share of the busy time.
     """
     busy_s = numbers(profile.get("closure")).get("stat_cpu_s")
-    found: dict[str, dict[str, object]] = {}
+    layers: dict[str, dict[str, object]] = {}
     for name, cost in numbers(profile["layers"]).items():
         layer = dict(cost) if isinstance(cost, Mapping) else {}
         cpu_s = layer.get("cpu_s")
@@ -94,8 +94,8 @@ def timed_layers(profile: Answer, unit: str, count: float) -> dict[str, dict[str
             cpu_s = number(layer.get("share", 0)) * number(busy_s)
         if cpu_s is not None:
             layer[f"cpu_ns_per_{unit}"] = number(cpu_s) * 1e9 / count
-        found[name] = layer
-    return found
+        layers[name] = layer
+    return layers
 
 
 def frames(profile: Answer) -> float:
@@ -110,25 +110,25 @@ def cache_misses(profile: Answer) -> dict[str, object]:
     A profile samples one of the two at most. What no PMU counted is absent. Prefetches and
     write-backs are no part of the memory read.
     """
-    found: dict[str, object] = {}
+    misses: dict[str, object] = {}
     window_s = number(profile.get("window_s", 0))
     per_s = frames(profile) / window_s if window_s else None
     level_1, last_level = (_of_all_layers(profile, event) for event in (LEVEL_1, LAST_LEVEL))
     if level_1 is not None:
-        found["l1d_misses_per_s"] = per_s and level_1 * per_s
+        misses["l1d_misses_per_s"] = per_s and level_1 * per_s
     if last_level is not None:
-        found["cache_misses_per_packet"] = last_level
-        found["cache_misses_per_s"] = per_s and last_level * per_s
-        found["memory_read_mbytes_per_s"] = per_s and last_level * per_s * LINE_BYTES / 1e6
-    return found
+        misses["cache_misses_per_packet"] = last_level
+        misses["cache_misses_per_s"] = per_s and last_level * per_s
+        misses["memory_read_mbytes_per_s"] = per_s and last_level * per_s * LINE_BYTES / 1e6
+    return misses
 
 
 def _of_all_layers(profile: Answer, event: str) -> float | None:
     """The events per packet of all layers; `None` if none was counted."""
     costs = numbers(profile.get("layers")).values()
     counted = [numbers(cost).get(event) for cost in costs]
-    found = [number(value) for value in counted if value is not None]
-    return sum(found) if found else None
+    counts = [number(value) for value in counted if value is not None]
+    return sum(counts) if counts else None
 
 
 def profile_doubts(profile: Answer, client_idle: float, group: str, name: str) -> dict[str, bool]:
@@ -155,15 +155,15 @@ def sum_of(loads: Sequence[Answer], name: str) -> float:
 
 def worst(answers: Sequence[object]) -> dict[str, object]:
     """The maximum of each number over the clients, because quantiles cannot be averaged."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for answer in answers:
         for name, value in numbers(answer).items():
-            earlier = found.get(name)
+            earlier = values.get(name)
             if isinstance(value, Mapping):
-                found[name] = worst([earlier, value])
+                values[name] = worst([earlier, value])
             elif isinstance(value, int | float) and not isinstance(value, bool):
-                found[name] = max(value, earlier) if isinstance(earlier, int | float) else value
-    return found
+                values[name] = max(value, earlier) if isinstance(earlier, int | float) else value
+    return values
 
 
 def number(value: object) -> float:
@@ -177,10 +177,10 @@ def numbers(content: object) -> dict[str, object]:
     """The scalar values of nested objects. Lists are only in the raw reports."""
     if not isinstance(content, Mapping):
         return {}
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, value in content.items():
         if isinstance(value, Mapping):
-            found[name] = numbers(value)
+            values[name] = numbers(value)
         elif value is None or isinstance(value, str | int | float):
-            found[name] = value
-    return found
+            values[name] = value
+    return values

@@ -42,7 +42,7 @@ PROCESSOR = "processor"
 """The name of the processor among the buses of a transaction."""
 
 
-class Server(BaseModel):
+class ServerMachine(BaseModel):
     """The bandwidth of each bus in MB/s (10^6 bytes per second), and its source."""
 
     model_config = ConfigDict(extra="forbid")
@@ -75,7 +75,7 @@ class Catalogue(BaseModel):
     model_config = ConfigDict(extra="forbid")
     path: list[DataPath] = Field(min_length=1)
     transaction: list[Transaction] = Field(min_length=1)
-    server: list[Server] = Field(min_length=1)
+    server: list[ServerMachine] = Field(min_length=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class MachineBound:
     """The highest rate at which one server can move one transaction's data."""
 
     server: str
@@ -168,13 +168,13 @@ def check_numbers(place: str, numbers: Mapping[str, float]) -> None:
 
 def bound(
     catalogue: Catalogue,
-    server: Server,
+    server: ServerMachine,
     transaction: Transaction,
     work: Work = Work(),
     *,
     as_printed: bool = False,
     overlap: bool = False,
-) -> Bound:
+) -> MachineBound:
     """The bound of one transaction on one server, with the processor time of `work`.
 
     Raises `ConfigurationError` when the server has no bandwidth for a bus of the transaction.
@@ -186,11 +186,11 @@ def bound(
     time_us = max(times.values()) if overlap else sum(times.values())
     slowest = max(times, key=lambda bus: times[bus])
     rate_mbps = BITS_PER_BYTE * work.size_bytes / time_us
-    return Bound(server.name, transaction.name, rate_mbps, time_us, slowest)
+    return MachineBound(server.name, transaction.name, rate_mbps, time_us, slowest)
 
 
 def bus_times(
-    catalogue: Catalogue, server: Server, transaction: Transaction, *, as_printed: bool
+    catalogue: Catalogue, server: ServerMachine, transaction: Transaction, *, as_printed: bool
 ) -> Mapping[str, float]:
     """The microseconds for which a byte of the transaction uses each bus."""
     times: dict[str, float] = {}
@@ -219,20 +219,20 @@ def all_bounds(
     *,
     as_printed: bool = False,
     overlap: bool = False,
-) -> list[Bound]:
+) -> list[MachineBound]:
     """The bound of every transaction on every server that has the transaction's buses."""
-    found = []
+    bounds = []
     for server in catalogue.server:
         for transaction in catalogue.transaction:
             if not lacking(catalogue, server, transaction):
-                one = bound(
+                limit = bound(
                     *(catalogue, server, transaction, work), as_printed=as_printed, overlap=overlap
                 )
-                found.append(one)
-    return found
+                bounds.append(limit)
+    return bounds
 
 
-def lacking(catalogue: Catalogue, server: Server, transaction: Transaction) -> set[str]:
+def lacking(catalogue: Catalogue, server: ServerMachine, transaction: Transaction) -> set[str]:
     """The buses of a transaction for which a server has no bandwidth."""
     crossed = {
         bus for path in catalogue.path if transaction.paths.get(path.name) for bus in path.crossings
@@ -242,7 +242,7 @@ def lacking(catalogue: Catalogue, server: Server, transaction: Transaction) -> s
 
 def left_out(catalogue: Catalogue) -> list[str]:
     """For each server, the transactions without a bound, and the buses that it lacks."""
-    found = []
+    names = []
     for server in catalogue.server:
         without = {
             transaction.name: buses
@@ -250,8 +250,8 @@ def left_out(catalogue: Catalogue) -> list[str]:
             if (buses := lacking(catalogue, server, transaction))
         }
         if without:
-            found.append(
+            names.append(
                 f"{server.name}: no bound for {', '.join(without)}: it has no bandwidth for bus "
                 f"{', '.join(sorted(set().union(*without.values())))}"
             )
-    return found
+    return names

@@ -29,10 +29,10 @@ def numbers(
     """
     import numpy as np
 
-    found = np.asarray(values, dtype=np.float64)
-    fits = (found > low if positive else found >= low) & (found <= high) & np.isfinite(found)
+    array = np.asarray(values, dtype=np.float64)
+    fits = (array > low if positive else array >= low) & (array <= high) & np.isfinite(array)
     if not np.all(fits):
-        wrong = found[~fits].flat[0]
+        wrong = array[~fits].flat[0]
         floor = f"above {low:g}" if positive else f"at least {low:g}"
         allowed = f"{floor} and finite" if math.isinf(high) else f"{floor} and at most {high:g}"
         raise ConfigurationError(
@@ -41,4 +41,4 @@ def numbers(
             value=f"{wrong:g}",
             allowed=f"use {name} {allowed}",
         )
-    return found
+    return array

@@ -129,15 +129,17 @@ def sequential_miss_rate(access_bytes: ArrayLike, line_bytes: ArrayLike) -> Numb
     return shares
 
 
-def buses(internal_mbytes_per_s: float, external_mbytes_per_s: float) -> bounds.Server:
+def buses(internal_mbytes_per_s: float, external_mbytes_per_s: float) -> bounds.ServerMachine:
     """A server with the internal bus B_i and the external bus B_e, in MB/s."""
     numbers("internal_mbytes_per_s", internal_mbytes_per_s, positive=True)
     numbers("external_mbytes_per_s", external_mbytes_per_s, positive=True)
     bandwidths = {"memory": internal_mbytes_per_s, "io": external_mbytes_per_s}
-    return bounds.Server(name="server", buses_mbytes_per_s=bandwidths, source="arguments")
+    return bounds.ServerMachine(name="server", buses_mbytes_per_s=bandwidths, source="arguments")
 
 
-def memory_cpu_us(size_bytes: float, server: bounds.Server, *, as_printed: bool = False) -> float:
+def memory_cpu_us(
+    size_bytes: float, server: bounds.ServerMachine, *, as_printed: bool = False
+) -> float:
     """Equation 3.6: S/B_i, the microseconds in which the processor reads S bytes.
 
     As printed it is S/(32 B_i).
@@ -145,18 +147,22 @@ def memory_cpu_us(size_bytes: float, server: bounds.Server, *, as_printed: bool 
     return _path_us("cpu-memory", size_bytes, server, as_printed)
 
 
-def memory_memory_us(size_bytes: float, server: bounds.Server) -> float:
+def memory_memory_us(size_bytes: float, server: bounds.ServerMachine) -> float:
     """Equation 3.7: 2 S/B_i, the microseconds of a copy of S bytes."""
     return _path_us("memory-memory", size_bytes, server)
 
 
-def memory_network_us(size_bytes: float, server: bounds.Server) -> float:
+def memory_network_us(size_bytes: float, server: bounds.ServerMachine) -> float:
     """Equation 3.8: S/B_e, the microseconds of S bytes between memory and a NIC, or a disk."""
     return _path_us("nic-memory", size_bytes, server)
 
 
 def rtp_us(
-    size_bytes: float, server: bounds.Server, cpu_us: float = 0.0, *, as_printed: bool = False
+    size_bytes: float,
+    server: bounds.ServerMachine,
+    cpu_us: float = 0.0,
+    *,
+    as_printed: bool = False,
 ) -> float:
     """Equation 3.9: T_CPU + S/B_i + 4 S/B_i + S/B_e, the microseconds of an RTP transaction.
 
@@ -167,18 +173,22 @@ def rtp_us(
 
 
 def http_us(
-    size_bytes: float, server: bounds.Server, cpu_us: float = 0.0, *, as_printed: bool = False
+    size_bytes: float,
+    server: bounds.ServerMachine,
+    cpu_us: float = 0.0,
+    *,
+    as_printed: bool = False,
 ) -> float:
     """Equation 3.10: the microseconds of an HTTP transaction, by the formula of equation 3.9."""
     return _transaction("http", server, size_bytes, cpu_us, as_printed).time_us
 
 
-def ip_us(size_bytes: float, server: bounds.Server, cpu_us: float = 0.0) -> float:
+def ip_us(size_bytes: float, server: bounds.ServerMachine, cpu_us: float = 0.0) -> float:
     """Equation 3.11: T_CPU + 2 S/B_e, the microseconds of a forwarded packet of S bytes."""
     return _transaction("ip-forwarding", server, size_bytes, cpu_us).time_us
 
 
-def rtp_mbps(server: bounds.Server, *, as_printed: bool = False) -> float:
+def rtp_mbps(server: bounds.ServerMachine, *, as_printed: bool = False) -> float:
     """Equation 3.12: B_i B_e/(5 B_e + B_i), the bound of RTP, in Mb/s (10^6 bits per second).
 
     As printed it is 32 B_i B_e/(129 B_e + 32 B_i). Both are S divided by
@@ -187,18 +197,18 @@ def rtp_mbps(server: bounds.Server, *, as_printed: bool = False) -> float:
     return _transaction("rtp", server, as_printed=as_printed).mbps
 
 
-def http_mbps(server: bounds.Server, *, as_printed: bool = False) -> float:
+def http_mbps(server: bounds.ServerMachine, *, as_printed: bool = False) -> float:
     """Equation 3.13: the bound of HTTP in Mb/s, by the formula of equation 3.12."""
     return _transaction("http", server, as_printed=as_printed).mbps
 
 
-def ip_mbps(server: bounds.Server) -> float:
+def ip_mbps(server: bounds.ServerMachine) -> float:
     """Equation 3.14: B_e/2, the bound of forwarding, in Mb/s (10^6 bits per second)."""
     return _transaction("ip-forwarding", server).mbps
 
 
 def _path_us(
-    path: str, size_bytes: float, server: bounds.Server, as_printed: bool = False
+    path: str, size_bytes: float, server: bounds.ServerMachine, as_printed: bool = False
 ) -> float:
     """The microseconds of S bytes over one path of the catalogue."""
     numbers("size_bytes", size_bytes)
@@ -209,11 +219,11 @@ def _path_us(
 
 def _transaction(
     name: str,
-    server: bounds.Server,
+    server: bounds.ServerMachine,
     size_bytes: float = 1.0,
     cpu_us: float = 0.0,
     as_printed: bool = False,
-) -> bounds.Bound:
+) -> bounds.MachineBound:
     """A published transaction of the catalogue on a server."""
     work = bounds.Work(size_bytes, cpu_us)
     transaction = _transactions()[name]
@@ -227,4 +237,4 @@ def _catalogue() -> bounds.Catalogue:
 
 @cache
 def _transactions() -> Mapping[str, bounds.Transaction]:
-    return {one.name: one for one in _catalogue().transaction}
+    return {transaction.name: transaction for transaction in _catalogue().transaction}

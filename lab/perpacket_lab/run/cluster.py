@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import perpacket
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
 from perpacket_lab.run.jobs import Finished, Job, Results, failure, polled, versions_differ
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -107,12 +107,12 @@ class ClusterExecutor:
                 self._left = 0
                 client.cancel([future for _, future in pending.values()], force=True)
 
-    def _outcome(self, future: Future) -> Outcome | PerpacketError:
+    def _outcome(self, future: Future) -> RunOutcome | PerpacketError:
         """The outcome of a job; Dask repeats the job if the worker with the outcome has died."""
         if future.cancelled():
             return RunFailed(f"the scheduler at {self.address} was lost")
         try:
-            outcome: Outcome | PerpacketError = future.result()
+            outcome: RunOutcome | PerpacketError = future.result()
         except Exception as error:  # Dask raises many types, KilledWorker among them
             return failure(error)
         return outcome
@@ -196,7 +196,7 @@ class WorkerCheck:
             )
 
 
-def perform(job: Job) -> Outcome | PerpacketError:
+def perform(job: Job) -> RunOutcome | PerpacketError:
     """Run a job on a worker. Errors are returned, because Dask repeats a job that raises one."""
     try:
         return job.prepare().run()
@@ -218,9 +218,9 @@ def check_versions(client: Client) -> None:
             return None
         return perpacket.__version__
 
-    found = {"the scheduler": client.run_on_scheduler(version)}
-    found |= {f"the worker at {where}": its for where, its in client.run(version).items()}
-    for who, its_version in found.items():
+    versions = {"the scheduler": client.run_on_scheduler(version)}
+    versions |= {f"the worker at {where}": its for where, its in client.run(version).items()}
+    for who, its_version in versions.items():
         if its_version is None:
             raise ConfigurationError(
                 f"{who} has no perpacket",

@@ -30,11 +30,11 @@ from perpacket.errors import ConfigurationError, CorruptObservation, MissingStud
 from perpacket.whole_file import TEMPORARY, write_whole
 from perpacket_lab.run import configuration_file, observation_file
 from perpacket_lab.run.configuration_file import RunConfiguration
-from perpacket_lab.run.observation_file import Observation
+from perpacket_lab.run.observation_file import RunObservation
 from perpacket_lab.study import stopping
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import Row
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 from perpacket_lab.study.study import Study
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class RunDirectory:
         """The file of a failed run, whether it exists or not."""
         return self.path / FAILURES / f"{point}.seed-{seed}.json"
 
-    def record(self, point: Point, seed: int, outcome: Outcome) -> None:
+    def record(self, point: Point, seed: int, outcome: RunOutcome) -> None:
         """Store one observation, after its raw parts, so that it never exists without them."""
         for name, content in outcome.raw.items():
             write_whole(self.raw_path(point.name, seed, name), json.dumps(content) + "\n")
@@ -195,15 +195,15 @@ class RunDirectory:
 
         Raises `CorruptObservation` when a file is not from this run.
         """
-        found = []
+        failed = []
         for point in self.configuration.points:
             for seed in self.configuration.seeds:
                 file = self.failure_path(point.name, seed)
                 # An observation from a repetition replaces the failure.
                 if file.is_file() and not self.observation_path(point.name, seed).exists():
                     reason = read_json(file).get("reason")
-                    found.append(Failure(point.name, seed, str(reason)))
-        return found
+                    failed.append(Failure(point.name, seed, str(reason)))
+        return failed
 
     def missing(self) -> list[tuple[Point, int]]:
         """The runs that are due: all points with one seed, then all points with the next.
@@ -212,7 +212,10 @@ class RunDirectory:
         rule, the results of these runs may make others due. Raises `CorruptObservation` when an
         observation is damaged.
         """
-        have = {(one.point, one.seed): one for one in self.read_observations()}
+        have = {
+            (observation.point, observation.seed): observation
+            for observation in self.read_observations()
+        }
         due = {point.name: self._due(point, have) for point in self.configuration.points}
         return [
             (point, seed)
@@ -221,7 +224,7 @@ class RunDirectory:
             if seed in due[point.name] and (point.name, seed) not in have
         ]
 
-    def _due(self, point: Point, have: Mapping[tuple[str, int], Observation]) -> Collection[int]:
+    def _due(self, point: Point, have: Mapping[tuple[str, int], RunObservation]) -> Collection[int]:
         """The seeds that a point needs, by the results so far."""
         rule, seeds = self.configuration.stopping, self.configuration.seeds
         if rule is None:
@@ -243,7 +246,7 @@ class RunDirectory:
         names &= names if only is None else set(only)
         if self.configuration.stopping is None:
             return len(names) * len(self.configuration.seeds)
-        have = sum(one.point in names for one in self.read_observations())
+        have = sum(observation.point in names for observation in self.read_observations())
         return have + sum(point.name in names for point, _ in self.missing())
 
     def times(self) -> tuple[datetime, datetime]:
@@ -257,32 +260,34 @@ class RunDirectory:
         """The observations as flat rows, by point and seed."""
         return observation_file.rows_from(self.configuration.points, self.read_observations())
 
-    def read_observations(self) -> list[Observation]:
+    def read_observations(self) -> list[RunObservation]:
         """The observations that exist, in the order of points and seeds.
 
         Raises `CorruptObservation` naming each file that is not from this run.
         """
-        found: list[Observation] = []
+        observations: list[RunObservation] = []
         damaged: list[str] = []
         for point in self.configuration.points:
             for seed in self.configuration.seeds:
                 file = self.observation_path(point.name, seed)
                 try:
-                    found.append(observation_file.read(file, self.configuration.study, point, seed))
+                    observations.append(
+                        observation_file.read(file, self.configuration.study, point, seed)
+                    )
                 except FileNotFoundError:
                     continue
                 except CorruptObservation as error:
                     damaged.append(str(error))
         damaged += [
             f"{self.observation_path(one.point, one.seed)}: damaged: {problem}"
-            for one, problem in observation_file.texts_for_numbers(found)
+            for one, problem in observation_file.texts_for_numbers(observations)
         ]
         if damaged:
             raise CorruptObservation(
                 "; ".join(damaged),
                 hint="look at the file, then move it away and resume: perpacket repeats the run",
             )
-        return found
+        return observations
 
     def observations(self) -> polars.DataFrame:
         """The observations as a table of one row each.

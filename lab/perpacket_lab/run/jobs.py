@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import perpacket
 from perpacket.errors import ConfigurationError, PerpacketError, RunFailed
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome, Run, Runner
+from perpacket_lab.study.runner_interfaces import Run, Runner, RunOutcome
 
 POLL_S = 0.2
 """The interval between reports of progress, in seconds."""
@@ -48,7 +48,7 @@ class Finished:
     """A finished job with its outcome, or the reason why it has none."""
 
     job: Job
-    outcome: Outcome | PerpacketError
+    outcome: RunOutcome | PerpacketError
 
 
 Results = Generator[Finished | None, None, None]

@@ -35,8 +35,8 @@ from perpacket_lab.run.ticking import ticking
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.runner_interfaces import (
     MeasuredRunner,
-    Outcome,
     Run,
+    RunOutcome,
     SecondStage,
     SetupDescription,
 )
@@ -291,7 +291,7 @@ class _Planned:
         return self.run.progress()[1]
 
 
-def _outcome(run: Run) -> Outcome:
+def _outcome(run: Run) -> RunOutcome:
     """The outcome of a run. A fault of perpacket fails only that run; stderr has its traceback."""
     try:
         return run.run()

@@ -13,7 +13,7 @@ from perpacket.errors import CorruptObservation
 from perpacket_lab.study import other_programs
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.quantities import Row, flatten
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 
 if TYPE_CHECKING:
     import polars
@@ -23,7 +23,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class RunObservation:
     """One run of one point: the parts of its file that are not in the configuration."""
 
     point: str
@@ -32,7 +32,7 @@ class Observation:
     timing: Mapping[str, object]
 
 
-def to_json(study: str, point: Point, seed: int, outcome: Outcome) -> str:
+def to_json(study: str, point: Point, seed: int, outcome: RunOutcome) -> str:
     """The text of the file. Everything except `timing` depends only on the point and the seed."""
     content = {
         "schema": SCHEMA,
@@ -55,7 +55,7 @@ def identity(point: Point, seed: int) -> dict[str, object]:
     }
 
 
-def read(file: Path, study: str, point: Point, seed: int) -> Observation:
+def read(file: Path, study: str, point: Point, seed: int) -> RunObservation:
     """Read one observation and check that it belongs to this point and seed.
 
     Raises `FileNotFoundError` when there is no file, and `CorruptObservation` when it is damaged.
@@ -82,7 +82,7 @@ def read(file: Path, study: str, point: Point, seed: int) -> Observation:
     result, timing = content.get("result"), content.get("timing")
     if not isinstance(result, dict) or not isinstance(timing, dict) or not result:
         raise CorruptObservation(f"{file}: damaged: expected a result and a timing")
-    return Observation(point.name, seed, result, timing)
+    return RunObservation(point.name, seed, result, timing)
 
 
 def parse(text: bytes) -> object:
@@ -102,31 +102,34 @@ def _finite(digits: str) -> float:
 
 
 def texts_for_numbers(
-    observations: Sequence[Observation],
-) -> Iterator[tuple[Observation, str]]:
+    observations: Sequence[RunObservation],
+) -> Iterator[tuple[RunObservation, str]]:
     """The observations with a text where other runs of the point have a number, and the problem.
 
     Without this check, means would silently omit such a run.
     """
     numbers: dict[str, set[str]] = {}
-    for one in observations:
-        own = numbers.setdefault(one.point, set())
-        own |= {name for name, value in flatten(one.result) if type(value) in (int, float)}
-    for one in observations:
-        for name, value in flatten(one.result):
-            if isinstance(value, str) and name in numbers[one.point]:
-                yield one, f"result.{name} is {value!r}, expected a number as in its other runs"
+    for observation in observations:
+        own = numbers.setdefault(observation.point, set())
+        own |= {name for name, value in flatten(observation.result) if type(value) in (int, float)}
+    for observation in observations:
+        for name, value in flatten(observation.result):
+            if isinstance(value, str) and name in numbers[observation.point]:
+                yield (
+                    observation,
+                    f"result.{name} is {value!r}, expected a number as in its other runs",
+                )
 
 
-def number(observation: Observation, name: str) -> float | None:
+def number(observation: RunObservation, name: str) -> float | None:
     """A number of the result by its dotted name; None if the result lacks it."""
-    found: object = observation.result
+    value: object = observation.result
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def to_row(point: Point, observation: Observation) -> dict[str, object]:
+def to_row(point: Point, observation: RunObservation) -> dict[str, object]:
     """The row of an observation: the run, the factors, the result and the timing.
 
     Numbers of the result are floats, so that a column has one type. The time of other programs is
@@ -145,7 +148,7 @@ def to_row(point: Point, observation: Observation) -> dict[str, object]:
     return row
 
 
-def to_table(points: Sequence[Point], observations: Sequence[Observation]) -> polars.DataFrame:
+def to_table(points: Sequence[Point], observations: Sequence[RunObservation]) -> polars.DataFrame:
     """The observations as a table, a row for each. Empty columns have the type of numbers."""
     import polars
 
@@ -156,11 +159,13 @@ def to_table(points: Sequence[Point], observations: Sequence[Observation]) -> po
 
 
 def rows_from(
-    points: Iterable[Point], observations: Sequence[Observation]
+    points: Iterable[Point], observations: Sequence[RunObservation]
 ) -> dict[str, dict[int, Row]]:
     """Observations as flat rows, by point and seed."""
     by_name = {point.name: point for point in points}
     rows: dict[str, dict[int, Row]] = {}
-    for one in observations:
-        rows.setdefault(one.point, {})[one.seed] = to_row(by_name[one.point], one)
+    for observation in observations:
+        rows.setdefault(observation.point, {})[observation.seed] = to_row(
+            by_name[observation.point], observation
+        )
     return rows

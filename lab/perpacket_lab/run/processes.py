@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from perpacket.errors import PerpacketError, RunFailed
 from perpacket_lab.run.jobs import POLL_S, Finished, Job, Results, checked_workers, failure
 from perpacket_lab.run.ticking import ticking
-from perpacket_lab.study.runner_interfaces import Outcome, Run
+from perpacket_lab.study.runner_interfaces import Run, RunOutcome
 
 MOST_DEATHS = 3
 """After this many deaths of workers with the same job, the job is the likely cause."""
@@ -30,7 +30,7 @@ MOST_DEATHS = 3
 STOPPING_S = 5.0
 """The time between SIGTERM and SIGKILL to a worker."""
 
-Message = tuple[int, int] | Outcome | PerpacketError
+Message = tuple[int, int] | RunOutcome | PerpacketError
 """A message of a worker: its progress, or the outcome of its job."""
 
 
@@ -65,9 +65,9 @@ class ProcessExecutor:
                 yield from self._send_jobs(waiting)
                 ready = set(wait([worker.channel for worker in self._pool], POLL_S))
                 for worker in [worker for worker in self._pool if worker.channel in ready]:
-                    one = self._receive(worker, waiting)
-                    if one is not None:
-                        yield one
+                    ended = self._receive(worker, waiting)
+                    if ended is not None:
+                        yield ended
                 yield None
         finally:
             self._end_all()

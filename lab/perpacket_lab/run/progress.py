@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perpacket.errors import Interrupted
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome
+from perpacket_lab.study.runner_interfaces import RunOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Progress:
     share: float
     """The finished share of this batch's work, 0 to 1. Active runs count in part."""
     elapsed_s: float
-    latest: tuple[Point, int, Outcome] | None
+    latest: tuple[Point, int, RunOutcome] | None
     """The point, seed and outcome that finished last."""
 
     @property
@@ -43,9 +43,9 @@ class Batch:
         self.directory, self.total, self.planned = directory, total, planned
         self.finished = 0
         self._began_s = time.monotonic()
-        self._latest: tuple[Point, int, Outcome] | None = None
+        self._latest: tuple[Point, int, RunOutcome] | None = None
 
-    def record(self, point: Point, seed: int, outcome: Outcome) -> None:
+    def record(self, point: Point, seed: int, outcome: RunOutcome) -> None:
         """Store an observation."""
         self.directory.record(point, seed, outcome)
         self.finished += 1

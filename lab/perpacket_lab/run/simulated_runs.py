@@ -39,9 +39,9 @@ def execute(
         batch = _SimulatedBatch(directory, directory.planned(only), len(jobs))
         try:
             with closing(executor.run(jobs)) as finished:
-                for one in finished:
-                    if one is not None:
-                        batch.finish(one)
+                for ended in finished:
+                    if ended is not None:
+                        batch.finish(ended)
                     if on_progress is not None:
                         on_progress(batch.progress(executor))
         except KeyboardInterrupt:
@@ -50,9 +50,9 @@ def execute(
 
 
 class _SimulatedBatch(Batch):
-    def finish(self, one: Finished) -> None:
+    def finish(self, ended: Finished) -> None:
         """Record an observation; raises the error of a failed run."""
-        job, outcome = one.job, one.outcome
+        job, outcome = ended.job, ended.outcome
         if isinstance(outcome, PerpacketError):
             raise self._named(outcome, job)
         try:

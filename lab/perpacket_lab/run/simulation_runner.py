@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perpacket_lab.simulation import Simulation
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.runner_interfaces import Outcome, Run
+from perpacket_lab.study.runner_interfaces import Run, RunOutcome
 
 TIMING_KEYS = ("wall_s", "packets_per_wall_s")
 """Keys of a result that depend on the machine that simulated the run."""
@@ -20,12 +20,12 @@ class SimulationRun:
         )
         self._timeline = timeline
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Simulate, and separate the timing from the result."""
         result = self._simulation.run()
         timing = {key: result.pop(key) for key in TIMING_KEYS if key in result}
         timeline = self._simulation.timeline() if self._timeline else None
-        return Outcome(result, timing, timeline)
+        return RunOutcome(result, timing, timeline)
 
     def progress(self) -> tuple[int, int]:
         """Packets simulated so far and packets in all."""

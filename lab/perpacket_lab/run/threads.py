@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 from perpacket.errors import Interrupted
 from perpacket_lab.run.jobs import Finished, Job, Results, checked_workers, failure, polled
-from perpacket_lab.study.runner_interfaces import Outcome, Run
+from perpacket_lab.study.runner_interfaces import Run, RunOutcome
 
 
 class ThreadExecutor:
@@ -46,7 +46,7 @@ class ThreadExecutor:
             finished.put(Finished(job, failure(error)))
             self._stopped = True
 
-    def _outcome(self, job: Job) -> Outcome:
+    def _outcome(self, job: Job) -> RunOutcome:
         """Prepare a run and run it. `_active` lists it meanwhile, for `_stop` and `active`."""
         run = job.prepare()
         with self._lock:

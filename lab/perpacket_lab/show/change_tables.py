@@ -45,7 +45,7 @@ def published_cell(name: str) -> Cell:
 
 def matrix(analysis: Analysis) -> tuple[list[str], list[str], dict[tuple[str, str], Change]]:
     """The loads, the changes, and the result of each pair that was tried."""
-    rows = [row for one in analysis.changes for row in one.rows if not row.detail.is_chosen]
+    rows = [row for change in analysis.changes for row in change.rows if not row.detail.is_chosen]
     loads = list(dict.fromkeys(row.detail.load or ONE_LOAD for row in rows))
     names = list(dict.fromkeys(row.subject for row in rows))
     return loads, names, {(row.subject, row.detail.load or ONE_LOAD): row for row in rows}
@@ -53,12 +53,12 @@ def matrix(analysis: Analysis) -> tuple[list[str], list[str], dict[tuple[str, st
 
 def together(analysis: Analysis) -> list[Change]:
     """The results of several changes at once, a row for each load."""
-    return [row for one in analysis.changes for row in one.rows if row.detail.is_chosen]
+    return [row for change in analysis.changes for row in change.rows if row.detail.is_chosen]
 
 
 def tables_of(analysis: Analysis) -> list[Table]:
     """The table of changes and loads, and that of the best together; none without changes."""
-    loads, names, found = matrix(analysis)
+    loads, names, changes = matrix(analysis)
     tables = []
     if names:
         tables.append(
@@ -71,7 +71,7 @@ def tables_of(analysis: Analysis) -> list[Table]:
                 rows=tuple(
                     (
                         Cell(name, css="name"),
-                        *(_ratio_cell(found.get((name, load))) for load in loads),
+                        *(_ratio_cell(changes.get((name, load))) for load in loads),
                         published_cell(name),
                     )
                     for name in names
@@ -103,7 +103,7 @@ def tables_of(analysis: Analysis) -> list[Table]:
     return tables
 
 
-def figure_table(found: ChangeSet) -> Table:
+def figure_table(changes: ChangeSet) -> Table:
     """The rows of a figure, with the numbers that do not fit in the chart."""
     return Table(
         identifier="",
@@ -119,7 +119,7 @@ def figure_table(found: ChangeSet) -> Table:
                 Cell(layers_text(row)),
                 published_cell(row.subject),
             )
-            for row in found.rows
+            for row in changes.rows
         ),
     )
 
@@ -145,9 +145,9 @@ def layers_text(row: Change) -> str:
     )
 
 
-def documents(found: ChangeSet) -> Iterator[dict[str, object]]:
+def documents(changes: ChangeSet) -> Iterator[dict[str, object]]:
     """The rows of a figure for JSON."""
-    for row in found.rows:
+    for row in changes.rows:
         figure, title = published(row.subject)
         packet_ratio = row.detail.packet_ratio
         yield {

@@ -20,8 +20,8 @@ def run_table(analysis: Analysis) -> Table | None:
         return None
     from perpacket_lab.analysis import advice_of_run as of_run
 
-    found = of_run.suggestions(analysis.run.path, analysis.study.points)[:MOST_POINTS]
-    if not found:
+    suggestions = of_run.suggestions(analysis.run.path, analysis.study.points)[:MOST_POINTS]
+    if not suggestions:
         return None
     return Table(
         identifier="cheaper",
@@ -39,6 +39,6 @@ def run_table(analysis: Analysis) -> Table | None:
                 ),
                 Cell(one.risk),
             )
-            for point, one in found
+            for point, one in suggestions
         ),
     )

@@ -20,7 +20,7 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     ways = {
         f"{way}, a packet {PACKETS_OF[way]}": cost for way, cost in document["directions"].items()
     }
-    found = [
+    tables = [
         table("By layer, per packet", "layer", {**document["layers"], **total}),
         table("By kind, per packet", "kind", document["kinds"]),
         cycles_table(document["cycle_model"]["machine"], {**document["layers"], **total}),
@@ -28,12 +28,12 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     ]
     if rows := document.get("functions"):
         named = {f"{row['function']} ({row['layer']})": row for row in rows}
-        found.append(table("Functions with most misses, per packet", "function", named))
+        tables.append(table("Functions with most misses, per packet", "function", named))
     if rows := document.get("structures"):
-        found += [structures_table(rows), lines_table(rows)]
+        tables += [structures_table(rows), lines_table(rows)]
     if rows := document.get("declared_lines"):
-        found.append(declared_table(rows))
-    return found
+        tables.append(declared_table(rows))
+    return tables
 
 
 def cycles_table(machine: str, costs: Costs) -> Table:
@@ -120,11 +120,11 @@ def table(title: str, first: str, costs: Costs) -> Table:
 
 def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The headings of a cost's events, with the keys to each."""
-    found: dict[str, tuple[str, ...]] = {}
+    columns: dict[str, tuple[str, ...]] = {}
     if (key := "instructions_per_packet") in cost:
-        found["instructions"] = (key,)
+        columns["instructions"] = (key,)
     if (key := "instructions_per_request") in cost:
-        found["a request"] = (key,)
+        columns["a request"] = (key,)
     levels = {"l1i": "L1I", "l1d": "L1D", "l2": "L2"}
     if "l2_misses_per_packet" not in cost:
         levels["l2d"] = "L2 data"
@@ -132,13 +132,13 @@ def columns_of(cost: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         key = f"{level}_misses_per_packet"
         value = cost.get(key, {})
         if isinstance(value, Mapping):
-            found |= {f"{heading} {shape}": (key, shape) for shape in value}
+            columns |= {f"{heading} {shape}": (key, shape) for shape in value}
         else:
-            found[heading] = (key,)
+            columns[heading] = (key,)
     for level, heading in (("itlb", "ITLB"), ("dtlb", "DTLB")):
         if (key := f"{level}_misses_per_packet") in cost:
-            found[heading] = (key,)
-    return found
+            columns[heading] = (key,)
+    return columns
 
 
 def at(cost: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:

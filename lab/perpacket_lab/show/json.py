@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perpacket.analysis.ratios import RuleResult
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.contests import ContestResult
-    from perpacket_lab.analysis.factor_effects import Effects, SummaryRow
+    from perpacket_lab.analysis.factor_effects import FactorEffects, SummaryRow
     from perpacket_lab.analysis.methods import MethodComparison, MethodValue
     from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.analysis.run_comparison import RunComparison
@@ -139,7 +139,7 @@ def summary_row(row: SummaryRow) -> dict[str, object]:
     }
 
 
-def effects(found: Effects) -> dict[str, object]:
+def effects(found: FactorEffects) -> dict[str, object]:
     """The effects of all factors on one quantity."""
     rows = [
         {

@@ -15,7 +15,7 @@ from perpacket_lab.show.tables import interval_cell, percent_text, sign_of
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.analysis.contests import ContestLevel, ContestResult, Crossing
-    from perpacket_lab.analysis.factor_effects import EffectRow, Effects, SummaryRow
+    from perpacket_lab.analysis.factor_effects import EffectRow, FactorEffects, SummaryRow
     from perpacket_lab.analysis.methods import MethodComparison, MethodValue
     from perpacket_lab.analysis.terms import Terms
 
@@ -41,18 +41,18 @@ def level_table(contests: Sequence[ContestResult]) -> Table:
         caption="The leader at each level, and the competitors not distinguishable from it",
         columns=("Contest", "Level", "Leader", "Best mean", "Not distinguishable"),
         numeric=(False, True, False, True, False),
-        rows=tuple(_level_row(one, level) for one in contests for level in one.levels),
+        rows=tuple(_level_row(contest, level) for contest in contests for level in contest.levels),
     )
 
 
-def _level_row(one: ContestResult, level: ContestLevel) -> tuple[Cell, ...]:
+def _level_row(contest: ContestResult, level: ContestLevel) -> tuple[Cell, ...]:
     value, _, bounds = typographic(str(level.value)).partition(" ")
     near = level.not_distinguishable
     return (
-        Cell(one.contest.title, css="quantity"),
-        Cell(number(level.level), remark=one.contest.along_title, sort=level.level),
+        Cell(contest.contest.title, css="quantity"),
+        Cell(number(level.level), remark=contest.contest.along_title, sort=level.level),
         Cell(NO_LEADER if near else level.leader),
-        Cell(with_unit(value, one.unit), bounds, sort=level.value.value),
+        Cell(with_unit(value, contest.unit), bounds, sort=level.value.value),
         Cell(", ".join((level.leader, *near)) if near else "", remark="; ".join(level.doubts)),
     )
 
@@ -65,22 +65,22 @@ def crossing_table(contests: Sequence[ContestResult]) -> Table:
         "position is shown if every block has the crossing.",
         columns=("Contest", "Leads before", "Leads after", "Between", "Crossing", "The winner"),
         numeric=(False, False, False, False, True, False),
-        rows=tuple(row for one in contests for row in _crossing_rows(one)),
+        rows=tuple(row for contest in contests for row in _crossing_rows(contest)),
     )
 
 
-def _crossing_rows(one: ContestResult) -> Iterator[tuple[Cell, ...]]:
-    title = Cell(one.contest.title, css="quantity")
-    for crossing in one.crossings:
+def _crossing_rows(contest_result: ContestResult) -> Iterator[tuple[Cell, ...]]:
+    title = Cell(contest_result.contest.title, css="quantity")
+    for crossing in contest_result.crossings:
         yield (
             title,
             Cell(crossing.before),
             Cell(crossing.after),
-            Cell(between(crossing), remark=one.contest.along_title, sort=crossing.low),
+            Cell(between(crossing), remark=contest_result.contest.along_title, sort=crossing.low),
             _position(crossing),
             Cell(winner_text(crossing)),
         )
-    if not one.crossings:
+    if not contest_result.crossings:
         yield (title, Cell(NO_CROSSING), *[Cell("")] * 4)
 
 
@@ -182,7 +182,7 @@ def _summary_table(rows: tuple[SummaryRow, ...], percent: str) -> Table:
     )
 
 
-def _effects_table(effects: Effects, number: int, percent: str, terms: Terms) -> Table:
+def _effects_table(effects: FactorEffects, number: int, percent: str, terms: Terms) -> Table:
     is_part = any(row.detail.confounded for row in effects.rows)
     columns = ("Effect", "Value", "Of the variation (%)", "Interval excludes zero")
     shown = (*columns, "Confounded with") if is_part else columns

@@ -49,21 +49,23 @@ class TwoLevelDesign:
     @property
     def remarks(self) -> tuple[str, ...]:
         """The levels of the factors, and the effects that a fraction cannot separate."""
-        found = [f"an effect is half the change from the lower to the upper level: {self.levels}"]
+        sentences = [
+            f"an effect is half the change from the lower to the upper level: {self.levels}"
+        ]
         resolution = self.design.resolution
         if resolution is not None:
-            found.append(
+            sentences.append(
                 f"this fraction has resolution {resolution}, so some effects cannot be separated "
                 f"and an effect is their sum: {'; '.join(confounding(self.design))}"
             )
             if resolution < FINEST_RESOLUTION:
-                found.append(
+                sentences.append(
                     "some factors always change together and cannot be separated: use a different "
                     "generator for each"
                 )
             elif resolution == FINEST_RESOLUTION:
-                found.append("a factor cannot be separated from interactions of two others")
-        return tuple(found)
+                sentences.append("a factor cannot be separated from interactions of two others")
+        return tuple(sentences)
 
 
 def effect_text(effect: factorial.Effect) -> str:

@@ -83,22 +83,24 @@ def default_figures(
     columns = [name for name in summary if is_column(kind, name)][:1]
     cost, cost_title = COSTS[kind]
     first = points[0].factors
-    found = []
+    figures = []
     for factor in first:
         where = {name: level for name, level in first.items() if name != factor}
         fixed = ", ".join(f"{name} {level}" for name, level in where.items())
         along = f"along {factor}: {fixed}" if fixed else f"along {factor}"
-        found += [
+        figures += [
             Figure("curve", f"{name} {along}", factor, name, None, where, factor, name)
             for name in columns
         ]
         title = f"Cost by layer {along}"
-        found.append(Figure("stacked-layers", title, factor, cost, None, where, factor, cost_title))
+        figures.append(
+            Figure("stacked-layers", title, factor, cost, None, where, factor, cost_title)
+        )
     if kind == "measured":
-        found.append(
+        figures.append(
             Figure("laws", "Upper bound of the gain by offload", "", "share", caption=LAWS)
         )
-    return tuple(figure for figure in found if figure.has_enough(tuple(points)))
+    return tuple(figure for figure in figures if figure.has_enough(tuple(points)))
 
 
 def effect_figures(summary: Sequence[str]) -> tuple[Figure, ...]:

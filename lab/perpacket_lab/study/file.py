@@ -56,13 +56,13 @@ EXPECTED = {
 EXAMPLE_HINT = "`perpacket study new` prints an example with every key"
 
 
-class Table(BaseModel):
+class StudyTable(BaseModel):
     """A table of the file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
 
 
-class Rule(Table):
+class Rule(StudyTable):
     """`[[when]]`: levels and parameters of the points that match a condition."""
 
     condition: Condition = Field(alias="if")
@@ -70,7 +70,7 @@ class Rule(Table):
     levels: dict[str, Scalar] = Field(default_factory=dict)
 
 
-class Experiment(Table):
+class Experiment(StudyTable):
     """`[[experiment]]`: a part of the points, which `--only` selects by name."""
 
     name: str = ""
@@ -94,7 +94,7 @@ class Experiment(Table):
     scenario: dict[str, Scalar] = Field(default_factory=dict)
 
 
-class FigureTable(Table):
+class FigureTable(StudyTable):
     """`[[figure]]`: a figure, or one for each combination of entries of the lists in `each`."""
 
     kind: FigureKind
@@ -111,7 +111,7 @@ class FigureTable(Table):
     each: list[str] = Field(default_factory=list)
 
 
-class ContestTable(Table):
+class ContestTable(StudyTable):
     """`[[contest]]`: competitors compared along a factor; `each` repeats it as in a figure."""
 
     title: str
@@ -124,7 +124,7 @@ class ContestTable(Table):
     each: list[str] = Field(default_factory=list)
 
 
-class Asked(Table):
+class Asked(StudyTable):
     """`[asked]`: the options with which a built-in study ran, in the resolved file of a run."""
 
     length: Length = "default"
@@ -133,7 +133,7 @@ class Asked(Table):
     """The files of the logs by name."""
 
 
-class StudyFile(Table):
+class StudyFile(StudyTable):
     """The whole file."""
 
     schema_version: Literal[1] = Field(alias="schema", default=1)
@@ -285,9 +285,9 @@ def read_content(text: str, where: Path) -> Content:
     experiments = content.get("experiment")
     for owner in (content, *(experiments if isinstance(experiments, list) else ())):
         for table in ("scenario", "factors", "generators"):
-            found = owner.get(table)
-            if isinstance(found, dict):
-                owner[table] = _flat(found)
+            value = owner.get(table)
+            if isinstance(value, dict):
+                owner[table] = _flat(value)
     rows = content.get("published")
     if isinstance(rows, str):
         content |= published_file.read(where.parent / rows).in_a_study()
@@ -309,16 +309,16 @@ def _read(path: Path) -> str:
 
 def _merged(base: Content, own: Content) -> Content:
     """The tables of `base`. Values of `own` replace those with the same key; limits are added."""
-    found = dict(base)
+    merged = dict(base)
     for key, value in own.items():
-        below = found.get(key)
+        below = merged.get(key)
         if isinstance(below, dict) and isinstance(value, dict):
-            found[key] = _merged(below, value)
+            merged[key] = _merged(below, value)
         elif key == "limits" and isinstance(below, list) and isinstance(value, list):
-            found[key] = [*below, *value]
+            merged[key] = [*below, *value]
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
 def resolved(content: Content, length: Length, only: tuple[str, ...] = ()) -> Content:
@@ -326,28 +326,28 @@ def resolved(content: Content, length: Length, only: tuple[str, ...] = ()) -> Co
 
     Raises `ConfigurationError` naming an experiment that the study does not have.
     """
-    found = at_length(content, length)
-    assert isinstance(found, dict)
-    experiments = found.get("experiment")
+    tables = at_length(content, length)
+    assert isinstance(tables, dict)
+    experiments = tables.get("experiment")
     if not isinstance(experiments, list):
         experiments = []
     named = [each.get("name", "") for each in experiments if isinstance(each, dict)]
     for name in only:
         if name not in named:
             raise ConfigurationError(
-                f"--only {name}: study {found.get('name')} has no such experiment",
+                f"--only {name}: study {tables.get('name')} has no such experiment",
                 parameter="--only",
                 value=name,
                 allowed=f"use one or more of {','.join(dict.fromkeys(filter(None, named)))}",
             )
     if experiments:
-        found["experiment"] = [
+        tables["experiment"] = [
             {key: value for key, value in each.items() if key not in ("lengths", "on_request")}
             for each in experiments
             if length in each.get("lengths", [length])
             and (each.get("name") in only if only else not each.get("on_request"))
         ]
-    return found
+    return tables
 
 
 def check(content: Content, where: Path) -> StudyFile:
@@ -366,13 +366,13 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
     If a name has two values, the later one is used; TOML itself rejects most such files.
     """
-    found: dict[str, object] = {}
+    flat: dict[str, object] = {}
     for key, value in table.items():
         if isinstance(value, dict) and not is_by_length(value):
-            found |= _flat(value, f"{prefix}{key}.")
+            flat |= _flat(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def _with_whole_paths(file: StudyFile, where: Path) -> StudyFile:

@@ -120,11 +120,11 @@ def _with_baselines(
         each
         for each in others
         if lacking
-        & {one.name for one in points_of(every.model_copy(update={"experiment": [each]}))[0]}
+        & {point.name for point in points_of(every.model_copy(update={"experiment": [each]}))[0]}
     ]
     whole = file.model_copy(update={"experiment": [*file.experiment, *defining]})
     wanted = names | lacking
-    return whole, tuple(one for one in points_of(whole)[0] if one.name in wanted), None
+    return whole, tuple(point for point in points_of(whole)[0] if point.name in wanted), None
 
 
 def of_text(text: str, where: Path) -> Study:
@@ -138,13 +138,13 @@ def of_text(text: str, where: Path) -> Study:
 
 def _names(content: Content, where: Path) -> frozenset[str]:
     """The points of every length and experiment. A published row may concern any of them."""
-    found: set[str] = set()
+    names: set[str] = set()
     experiments = content.get("experiment")
     named = {each.get("name", "") for each in experiments} if isinstance(experiments, list) else {}
     for length in LENGTHS:
         file = study_file.check(study_file.resolved(content, length, tuple(named)), where)
-        found |= {point.name for point in points_of(file)[0]}
-    return frozenset(found)
+        names |= {point.name for point in points_of(file)[0]}
+    return frozenset(names)
 
 
 def _study(

@@ -29,14 +29,14 @@ HINT = "as --trace world-cup=wc.log --trace nasa=nasa.log"
 
 def parse(texts: Sequence[str]) -> dict[str, str]:
     """The files of the logs by name; raises `ConfigurationError` for a text without a name."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for text in texts:
         name, _, path = text.partition("=")
-        if not path or not NAME.fullmatch(name) or name in found:
-            problem = "two logs have this name" if name in found else "expected NAME=FILE"
+        if not path or not NAME.fullmatch(name) or name in paths:
+            problem = "two logs have this name" if name in paths else "expected NAME=FILE"
             raise ConfigurationError(f"--trace {text}: {problem}", "--trace", text, hint=HINT)
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def with_traces(file: StudyFile, traces: Mapping[str, str]) -> StudyFile:
@@ -52,20 +52,20 @@ def with_traces(file: StudyFile, traces: Mapping[str, str]) -> StudyFile:
         Rule.model_validate({"if": {FACTOR: name}, "scenario": {TRACE: path}})
         for name, path in traces.items()
     ]
-    found = file.model_copy(
+    changed = file.model_copy(
         update={
             "experiment": [_experiment(each, traces) for each in file.experiment],
             "when": [*file.when, *rules],
-            "figure": [one for each in file.figure for one in _figures(each, traces)],
+            "figure": [figure for each in file.figure for figure in _figures(each, traces)],
             "lists": {
-                name: [one for entry in entries for one in _entries(entry, traces)]
+                name: [table for entry in entries for table in _entries(entry, traces)]
                 for name, entries in file.lists.items()
             },
         }
     )
-    titles = {figure.title for figure in figures_of(found)}
+    titles = {figure.title for figure in figures_of(changed)}
     places = [_place(each, titles, traces) for each in file.place]
-    return found.model_copy(update={"place": places})
+    return changed.model_copy(update={"place": places})
 
 
 def _place(place: PlaceRow, titles: Collection[str], traces: Mapping[str, str]) -> PlaceRow:

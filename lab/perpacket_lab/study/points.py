@@ -45,16 +45,16 @@ def points_of(file: StudyFile) -> tuple[tuple[Point, ...], factorial.Design | No
     """
     factors = [name for each in file.experiments for name in each.factors]
     labels = labels_of(list(dict.fromkeys(factors)))
-    found: dict[str, Point] = {}
+    by_name: dict[str, Point] = {}
     design = None
     for experiment in file.experiments:
         points, design = _points(file, experiment, labels)
         for point in points:
-            if found.setdefault(point.name, point) != point:
+            if by_name.setdefault(point.name, point) != point:
                 raise ConfigurationError(f"two experiments define point {point.name}")
     if design is not None:
         design = factorial.renamed(design, labels)
-    return tuple(found.values()), design if len(file.experiments) == 1 else None
+    return tuple(by_name.values()), design if len(file.experiments) == 1 else None
 
 
 def kind_of(file: StudyFile, experiment: Experiment) -> Part:

@@ -206,8 +206,8 @@ def scaled(value: Value, scale: float) -> Value:
     """A quantity in another unit."""
 
     def product_of(row: Row) -> float | None:
-        found = value(row)
-        return None if found is None else scale * found
+        amount = value(row)
+        return None if amount is None else scale * amount
 
     return value if scale == 1 else product_of
 
@@ -217,8 +217,8 @@ def layers(event: str, names: Sequence[str]) -> Value:
     columns = [f"layers.{name}.{EVENTS[event][0]}" for name in names]
 
     def value(row: Row) -> float | None:
-        found = [number(row, name) for name in columns if name in row]
-        return sum(one for one in found if one is not None) if found else None
+        numbers = [number(row, name) for name in columns if name in row]
+        return sum(itembers for itembers in numbers if itembers is not None) if numbers else None
 
     return value
 
@@ -248,8 +248,8 @@ def host_packet_delay_mean_us(row: Row) -> float | None:
     sent packets are nearly equal.
     """
     ways = [number(row, f"host_packet_delay_us.{way}.mean") for way in ("send", "receive")]
-    found = [way for way in ways if way is not None]
-    return sum(found) / len(found) if found else None
+    known = [way for way in ways if way is not None]
+    return sum(known) / len(known) if known else None
 
 
 def active_on_nic(row: Row) -> float | None:
@@ -378,7 +378,7 @@ RATIOS: Final = {"gain": gain, "loss": loss}
 def read_entries() -> list[dict[str, object]]:
     """The entries of `quantities.toml`, one for each key."""
     text = (files(__package__) / "quantities.toml").read_text(encoding="utf-8")
-    return [one for entry in tomllib.loads(text)["quantity"] for one in expanded(entry)]
+    return [fields for entry in tomllib.loads(text)["quantity"] for fields in expanded(entry)]
 
 
 def expanded(entry: Mapping[str, object]) -> Iterator[dict[str, object]]:
@@ -456,7 +456,7 @@ def by_region() -> Iterator[Quantity]:
     for region, names in REGIONS.items():
         title = REGION_TITLES.get(region, region)
         for event, (key, words, unit) in EVENTS.items():
-            one = Quantity(
+            quantity = Quantity(
                 f"{event}.{region}",
                 f"{title if event == 'ns' else region} {words}",
                 unit,
@@ -466,8 +466,8 @@ def by_region() -> Iterator[Quantity]:
                 measured="the sum over layers",
                 column=f"layers.{names[0]}.{key}" if len(names) == 1 else "",
             )
-            yield one
-            yield change_of(one, f"Increase of {one.title}")
+            yield quantity
+            yield change_of(quantity, f"Increase of {quantity.title}")
         yield Quantity(
             f"ipc.{region}",
             f"{region} instructions per cycle",
@@ -490,18 +490,18 @@ def by_region() -> Iterator[Quantity]:
 ENTRIES: Final = read_entries()
 
 COLUMNS: Final = {
-    one.name: one
+    quantity.name: quantity
     for entry in ENTRIES
     if not {"from", "compute", "cpu_layers", "category", "parts"} & entry.keys()
-    for one in of_entry(entry)
+    for quantity in of_entry(entry)
 }
 """Every number of a result by its key. Words in capitals are placeholders for names."""
 
 QUANTITIES: Final = {
-    one.name: one
-    for one in (
-        *(one for entry in ENTRIES if entry["key"] not in COLUMNS or "from" in entry
-          for one in of_entry(entry)),
+    quantity.name: quantity
+    for quantity in (
+        *(quantity for entry in ENTRIES if entry["key"] not in COLUMNS or "from" in entry
+          for quantity in of_entry(entry)),
         *by_region(),
     )
 }  # fmt: skip
@@ -523,9 +523,9 @@ PATTERNS: Final = [
 
 def column(name: str) -> Quantity:
     """The number of the result with that key. Without an entry for the key it has no unit."""
-    found = COLUMNS.get(name)
-    if found is not None:
-        return found
+    column = COLUMNS.get(name)
+    if column is not None:
+        return column
 
     def value(row: Row) -> float | None:
         return present(row, name)
@@ -539,14 +539,14 @@ def column(name: str) -> Quantity:
 
 def quantity(name: str) -> Quantity:
     """The named quantity, or else the number of the result; paired quantities are excluded."""
-    found = QUANTITIES.get(name)
-    return found if found is not None and not found.paired else column(name)
+    known = QUANTITIES.get(name)
+    return known if known is not None and not known.paired else column(name)
 
 
 def is_known(runs: str, name: str) -> bool:
     """Whether a run of that kind, `simulated` or `measured`, can have the quantity."""
-    found = QUANTITIES.get(name)
-    return (found is not None and not found.paired) or is_column(runs, name)
+    known = QUANTITIES.get(name)
+    return (known is not None and not known.paired) or is_column(runs, name)
 
 
 def is_column(runs: str, name: str) -> bool:

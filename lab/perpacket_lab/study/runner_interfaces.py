@@ -17,7 +17,7 @@ from perpacket_lab.study.quantities import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The outcome of one run.
 
     `result` depends only on the point and the seed. `timing` also depends on the machine
@@ -35,7 +35,7 @@ class Outcome:
 class Run(Protocol):
     """One prepared run, which can be run only once."""
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Run to the end; raises `perpacket.errors.Interrupted` after `cancel`."""
         ...
 
@@ -161,19 +161,19 @@ class Divided:
         own = tuple(point for point in points if point.name not in self._named)
         others = tuple(point for point in points if point.name in self._named)
         with ExitStack() as stack:
-            found = [
+            descriptions = [
                 part
                 for runner, some in ((self._first, own), (self._second, others))
                 if some
                 for part in [_set_up_or_left_out(stack, runner, some)]
             ]
-            left_out = {name: why for part in found for name, why in part.left_out.items()}
+            left_out = {name: why for part in descriptions for name, why in part.left_out.items()}
             if points and len(left_out) == len(points):
                 raise MachineLacks(next(iter(left_out.values())))
-            stages = [part.second_stage for part in found if part.second_stage is not None]
+            stages = [part.second_stage for part in descriptions if part.second_stage is not None]
             yield SetupDescription(
-                {name: value for part in found for name, value in part.identity.items()},
-                _merged(part.facts for part in found),
+                {name: value for part in descriptions for name, value in part.identity.items()},
+                _merged(part.facts for part in descriptions),
                 left_out,
                 stages[0] if stages else None,
             )
@@ -191,13 +191,13 @@ def _set_up_or_left_out(
 
 def _merged(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
     """The facts of several setups in one table; lists with the same key are joined."""
-    found: dict[str, object] = {}
+    merged: dict[str, object] = {}
     for part in parts:
         for name, value in part.items():
-            before = found.get(name)
+            before = merged.get(name)
             both = isinstance(before, list) and isinstance(value, list)
-            found[name] = [*before, *value] if both else value  # type: ignore[misc]
-    return found
+            merged[name] = [*before, *value] if both else value  # type: ignore[misc]
+    return merged
 
 
 SIMULATION = "perpacket_lab.run.simulation_runner:SimulationRunner"

@@ -58,8 +58,8 @@ def part_share(profile: Mapping[str, object], part: str, place: str) -> float:
     """
     parts = profile.get("parts")
     costs = parts.get("costs") if isinstance(parts, Mapping) else None
-    found = costs.get(part) if isinstance(costs, Mapping) else None
-    share = found.get("share") if isinstance(found, Mapping) else None
+    cost = costs.get(part) if isinstance(costs, Mapping) else None
+    share = cost.get("share") if isinstance(cost, Mapping) else None
     if not isinstance(share, int | float):
         known = ", ".join(costs) if isinstance(costs, Mapping) else "no parts"
         raise ConfigurationError(

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from perpacket.analysis.claim import Claim, Pair, Verdict, ratio_claim, shown
-from perpacket.analysis.ratios import OPERATORS, Rule, ratio_text
+from perpacket.analysis.ratios import OPERATORS, RatioRule, ratio_text
 from perpacket.analysis.statistics import (
     Interval,
     paired_ratio,
@@ -80,7 +80,7 @@ class Decision(StrEnum):
 class JudgedRule:
     """A rule with the ratio to which it applies, and the decision."""
 
-    rule: Rule
+    rule: RatioRule
     ratio: Claim[Pair]
     decision: Decision
 
@@ -108,7 +108,7 @@ class ProfileComparison:
         """The layer with the largest difference whose interval excludes 1."""
         return max(
             shown(self.layers),
-            key=lambda one: abs(one.detail.second - one.detail.first),
+            key=lambda claim: abs(claim.detail.second - claim.detail.first),
             default=None,
         )
 
@@ -119,7 +119,7 @@ def read(path: Path) -> list[Window]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: expected a profile: {error}", hint=HINT) from None
-    found: list[Window] = []
+    windows: list[Window] = []
     decoder, place = json.JSONDecoder(), 0
     while place < len(text.rstrip()):
         try:
@@ -128,12 +128,12 @@ def read(path: Path) -> list[Window]:
             raise ConfigurationError(f"{path}: {error}", hint=HINT) from None
         if not isinstance(document, dict) or "window_s" not in document:
             raise ConfigurationError(f"{path}: expected a profile", hint=HINT)
-        found.append(document)
+        windows.append(document)
         while text[place : place + 1].isspace():
             place += 1
-    if not found:
+    if not windows:
         raise ConfigurationError(f"{path}: the file is empty", hint=HINT)
-    return found
+    return windows
 
 
 def compare(
@@ -142,7 +142,7 @@ def compare(
     *,
     unit: Unit = Unit.PACKET,
     paired: bool = False,
-    rules: Sequence[Rule] = (),
+    rules: Sequence[RatioRule] = (),
 ) -> ProfileComparison:
     """Compare B (`second`) with A (`first`).
 
@@ -170,7 +170,7 @@ def compare(
         cost = of_documents(windows)
         if cost is not None:
             cost.require_load(f"profile {name}")
-    sides = Sides(*chosen, paired)
+    sides = ComparedProfiles(*chosen, paired)
     below = packets if unit is Unit.PACKET else requests
 
     def rows(table: str, prefix: str = "") -> tuple[Claim[Pair], ...]:
@@ -190,7 +190,7 @@ def compare(
     total = sides.ratio(TOTAL, server(measure), below, CONFIDENCE, server_share)
     layers, kinds = rows("layers"), rows("kinds", KIND)
     traffic = tuple(sides.ratio(name, above, per) for name, above, per in traffic_rows(unit))
-    by_name = {one.quantity: one for one in (total, *layers, *kinds)}
+    by_name = {judged.quantity: judged for judged in (total, *layers, *kinds)}
     notes = list(_notes(first, second, chosen, traffic))
     return ProfileComparison(
         (len(first), len(second)),
@@ -211,7 +211,7 @@ def compare(
     )
 
 
-def judge(rule: Rule, ratios: Mapping[str, Claim[Pair]]) -> JudgedRule:
+def judge(rule: RatioRule, ratios: Mapping[str, Claim[Pair]]) -> JudgedRule:
     """A rule applied to its ratio; raises `ConfigurationError` if the profiles do not have it."""
     ratio = ratios.get(rule.quantity)
     if ratio is None:
@@ -223,7 +223,7 @@ def judge(rule: Rule, ratios: Mapping[str, Claim[Pair]]) -> JudgedRule:
     return JudgedRule(rule, ratio, decision(rule, ratio.value))
 
 
-def decision(rule: Rule, interval: Interval | None) -> Decision:
+def decision(rule: RatioRule, interval: Interval | None) -> Decision:
     """Broken or kept if the whole interval decides so; undecided otherwise."""
     if interval is None or not interval.is_bounded:
         return Decision.UNDECIDED
@@ -234,7 +234,7 @@ def decision(rule: Rule, interval: Interval | None) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class ComparedProfiles:
     """The windows of A and of B."""
 
     first: Sequence[Window]
@@ -294,7 +294,7 @@ def of_shares(value: float, shares: Sequence[Share | None], confidence: float) -
     The variance of the ratio's logarithm is the sum of the relative variances of the two shares
     (delta method). None if a share has no interval, or one as wide as its value.
     """
-    relative = [(one[2] - one[1]) / 2 / one[0] for one in shares if one is not None]
+    relative = [(share[2] - share[1]) / 2 / share[0] for share in shares if share is not None]
     if len(relative) < len(shares) or max(relative) >= 1 or value <= 0:
         return None
     wider = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
@@ -311,16 +311,16 @@ def groups(windows: Sequence[Window], most: int) -> list[Sequence[Window]]:
 
 def quotient(windows: Sequence[Window], above: Count, below: Count) -> float:
     """The sum of one count divided by the sum of another; 0 if the other is 0."""
-    whole = math.fsum(below(one) for one in windows)
-    return math.fsum(above(one) for one in windows) / whole if whole else 0.0
+    whole = math.fsum(below(window) for window in windows)
+    return math.fsum(above(window) for window in windows) / whole if whole else 0.0
 
 
 def number(window: Window, *path: str) -> float:
     """A number of a window; 0 if the window does not have it."""
-    found: object = window
+    value: object = window
     for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return float(found) if isinstance(found, int | float) else 0.0
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def packets(window: Window) -> float:
@@ -382,13 +382,13 @@ def common_measure(first: Sequence[Window], second: Sequence[Window]) -> str:
     """The first measure that every window with packets has."""
     for measure in MEASURES:
         key = f"{measure}_per_packet"
-        if all(number(one, TOTAL, key) for one in (*first, *second) if packets(one)):
+        if all(number(window, TOTAL, key) for window in (*first, *second) if packets(window)):
             return measure
     raise ConfigurationError("the profiles have no cost of a packet in common", hint=HINT)
 
 
 def _busy(windows: Sequence[Window]) -> list[Window]:
-    return [one for one in windows if packets(one)]
+    return [window for window in windows if packets(window)]
 
 
 def _busy_pairs(
@@ -399,11 +399,11 @@ def _busy_pairs(
 
 
 def _names(windows: Sequence[Window], table: str) -> list[str]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for window in windows:
         rows = window.get(table)
-        found |= dict.fromkeys(rows if isinstance(rows, Mapping) else ())
-    return list(found)
+        names |= dict.fromkeys(rows if isinstance(rows, Mapping) else ())
+    return list(names)
 
 
 def _kinds(windows: Sequence[Window], layer: str) -> list[str]:
@@ -420,10 +420,12 @@ def _notes(
 ) -> list[str]:
     notes = []
     moved = [
-        one for one in traffic if is_moved(one) and one.quantity not in ("packets/s", "requests/s")
+        item
+        for item in traffic
+        if is_moved(item) and item.quantity not in ("packets/s", "requests/s")
     ]
     if moved:
-        names = ", ".join(f"{one.quantity} {ratio_text(one)}" for one in moved)
+        names = ", ".join(f"{claim.quantity} {ratio_text(claim)}" for claim in moved)
         notes.append(f"the traffic differs ({names}): the costs are of different work")
     if min(map(len, chosen)) < LEAST_WINDOWS:
         single = max(map(len, chosen)) == 1
@@ -437,7 +439,7 @@ def _notes(
     idle = len(first) + len(second) - sum(map(len, chosen))
     if idle:
         notes.append(f"{idle} windows without packets are left out")
-    backends = {str(one.get("backend")) for one in (*first, *second)}
+    backends = {str(window.get("backend")) for window in (*first, *second)}
     if len(backends) > 1:
         notes.append(f"the profiles measure differently: {', '.join(sorted(backends))}")
     return notes

@@ -48,7 +48,7 @@ RULE = re.compile(r"\s*(?P<name>\S+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[0-9.]+)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RatioRule:
     """A rule about ratios, as `requests_per_s < 0.97`. A ratio that matches it fails."""
 
     quantity: str
@@ -81,7 +81,7 @@ class Rule:
 class RuleResult:
     """A rule applied to two runs."""
 
-    rule: Rule
+    rule: RatioRule
     broken: tuple[Claim[Pair], ...]
     """The ratios whose value matches the rule."""
     certain: tuple[Claim[Pair], ...]
@@ -96,14 +96,14 @@ class RuleResult:
 
         A point without a ratio is a reason too: its second run failed or has the value zero.
         """
-        found = [
+        failures = [
             f"{self.rule}: at {ratio.subject} it is {ratio_text(ratio)}" for ratio in self.certain
         ]
         if self.unjudged:
-            found.append(f"{self.rule}: there is no ratio at {', '.join(self.unjudged)}")
+            failures.append(f"{self.rule}: there is no ratio at {', '.join(self.unjudged)}")
         elif not self.has_ratio:
-            found.append(f"{self.rule}: no point has a ratio")
-        return found
+            failures.append(f"{self.rule}: no point has a ratio")
+        return failures
 
     @property
     def notes(self) -> list[str]:
@@ -116,18 +116,18 @@ class RuleResult:
         ]
 
 
-def read_rule(text: str) -> Rule:
+def read_rule(text: str) -> RatioRule:
     """The rule in a text; raises `ConfigurationError` with an example."""
-    found = RULE.fullmatch(text)
+    match = RULE.fullmatch(text)
     try:
-        limit = float(found["limit"]) if found else math.nan
+        limit = float(match["limit"]) if match else math.nan
     except ValueError:
         limit = math.nan
-    if found is None or math.isnan(limit):
+    if match is None or math.isnan(limit):
         raise ConfigurationError(
             f"--fail-if {text!r}: expected QUANTITY, one of < <= > >=, and the ratio",
             parameter="--fail-if",
             value=text,
             hint='write it as --fail-if "requests_per_s < 0.97"',
         )
-    return Rule(found["name"], found["sign"], limit)
+    return RatioRule(match["name"], match["sign"], limit)

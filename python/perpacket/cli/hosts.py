@@ -25,12 +25,12 @@ SAME_CLOCK_S = 0.1
 
 def names(text: str) -> list[str]:
     """The machines in a list such as `web1,root@web2:2222`."""
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    if not found:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
         raise ConfigurationError(
             "--hosts: expected machines, such as web1,web2", parameter="--hosts"
         )
-    return found
+    return names
 
 
 def profile(hosts: str, options: Options, output_format: Format, quiet: bool) -> None:
@@ -48,7 +48,7 @@ def profile(hosts: str, options: Options, output_format: Format, quiet: bool) ->
 
 def require_profile(states: Sequence[State]) -> None:
     """Raise `RunFailed` if no machine has a profile."""
-    if not any(one.window for one in states):
+    if not any(state.window for state in states):
         raise RunFailed("no machine has a profile", "the notes name the error of each")
 
 
@@ -94,8 +94,8 @@ def refresh(rounds: Iterator[list[State]]) -> None:
 
     with Live("connecting ...", console=Console(), screen=True, auto_refresh=False) as screen:
         for states in rounds:
-            found = shown.table(states)
-            table = rich_table(found.columns, found.texts(), found.right)
+            hosts = shown.table(states)
+            table = rich_table(hosts.columns, hosts.texts(), hosts.right)
             screen.update(table, refresh=True)
 
 
@@ -110,7 +110,7 @@ def write_notes(states: Sequence[State], written: list[str], quiet: bool) -> Non
 def write(states: Sequence[State], output_format: Format) -> None:
     """Print the table of the machines, or a JSON document."""
     if output_format is Format.JSON:
-        output.write_json({"schema": 1, "hosts": [asdict(one) for one in states]})
+        output.write_json({"schema": 1, "hosts": [asdict(state) for state in states]})
     else:
         from perpacket.show import host_table as shown
 
@@ -119,9 +119,9 @@ def write(states: Sequence[State], output_format: Format) -> None:
 
 def notes(states: Sequence[State]) -> list[str]:
     """The errors of machines, and the clocks that certainly differ from this machine's."""
-    errors = [f"{one.target}: {one.error}" for one in states if one.error]
+    errors = [f"{state.target}: {state.error}" for state in states if state.error]
     return errors + [
-        f"{one.target}: its clock differs from this machine's by {one.clock.ahead_s:+.2f} s"
-        for one in states
-        if one.clock is not None and abs(one.clock.ahead_s) > SAME_CLOCK_S + one.clock.error_s
+        f"{state.target}: its clock differs from this machine's by {state.clock.ahead_s:+.2f} s"
+        for state in states
+        if state.clock is not None and abs(state.clock.ahead_s) > SAME_CLOCK_S + state.clock.error_s
     ]

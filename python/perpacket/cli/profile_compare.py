@@ -73,25 +73,25 @@ def compare(
         lab.require("--svg")
         check_destination("--svg", svg)
     rules = [ratios.read_rule(text) for text in fail_if or []]
-    found = api.compare_profiles(first, second, unit=per, paired=paired, rules=rules).compared
+    compared = api.compare_profiles(first, second, unit=per, paired=paired, rules=rules).compared
     if output_format is Format.JSON:
-        output.write_json(shown.document(found))
+        output.write_json(shown.document(compared))
     else:
-        for table in shown.tables(found):
+        for table in shown.tables(compared):
             output.write_rows(table)
-        output.write_line(shown.headline(found))
+        output.write_line(shown.headline(compared))
     if svg is not None:
         charts = lab.load("show.charts.profile_difference", "--svg")
-        charts.write_flame_graph(found, svg)
-    for note in found.notes:
+        charts.write_flame_graph(compared, svg)
+    for note in compared.notes:
         progress.note(f"note: {note}", quiet)
     by_decision: dict[profile_comparison.Decision, list[str]] = {}
-    for one in found.judged:
+    for judged in compared.judged:
         # An interval that is too wide for the table still shows why the rule is undecided.
-        ratio = one.ratio
+        ratio = judged.ratio
         value = shown.ratio_text(ratio) if ratio.value is None else ratios.ratio_text(ratio)
-        text = f"{one.rule}: it is {value}"
-        by_decision.setdefault(one.decision, []).append(text)
+        text = f"{judged.rule}: it is {value}"
+        by_decision.setdefault(judged.decision, []).append(text)
     if broken := by_decision.get(profile_comparison.Decision.BROKEN):
         raise CheckFailed("; ".join(broken))
     if undecided := by_decision.get(profile_comparison.Decision.UNDECIDED):

@@ -67,10 +67,10 @@ def per_s(text: str) -> float:
 def cpu_list(text: str) -> str:
     """A CPU list such as `0` or `0,2-3`, unchanged."""
     try:
-        found = cpu_lists.numbers(text)
+        cpus = cpu_lists.numbers(text)
     except ValueError as error:
         raise refused(text, str(error)) from None
-    if not found:
+    if not cpus:
         raise refused(text, "a CPU list such as 0,2-3")
     return text
 

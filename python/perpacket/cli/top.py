@@ -226,8 +226,8 @@ def processors(window: Window) -> RenderableType:
     """A row for each processor, or for those that run most."""
     from rich.table import Table
 
-    found = window.get("processors")
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    cpus = window.get("processors")
+    rows = [row for row in cpus if isinstance(row, dict)] if isinstance(cpus, list) else []
     rows.sort(key=lambda row: -(number(row, "run_share") or 0.0))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("CPU", "busy", "softirq", "packets/s", "of all", "ns per packet", "drops"):
@@ -275,8 +275,8 @@ def limits(window: Window) -> list[str]:
 
 def texts(window: Window, key: str) -> list[str]:
     """The sentences of a window with this key."""
-    found = window.get(key)
-    return [str(sentence) for sentence in found] if isinstance(found, list) else []
+    items = window.get(key)
+    return [str(sentence) for sentence in items] if isinstance(items, list) else []
 
 
 def rate(counts: Window, name: str, span: float) -> float | None:
@@ -287,14 +287,14 @@ def rate(counts: Window, name: str, span: float) -> float | None:
 
 def mapping(content: Window, key: str) -> Window:
     """The table of a window with this key, or an empty one."""
-    found = content.get(key)
-    return found if isinstance(found, dict) else {}
+    value = content.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def number(content: Window, key: str) -> float | None:
     """The number of a window with this key, or None."""
-    found = content.get(key)
-    return float(found) if isinstance(found, int | float) else None
+    value = content.get(key)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def amount(value: float | None) -> str:

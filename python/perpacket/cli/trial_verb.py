@@ -56,9 +56,9 @@ def with_plain_undo(given: Sequence[str]) -> list[str]:
 
 def share(text: str) -> float:
     """A share such as `2%` or `0.02`."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(text))
+    match = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(text))
     try:
-        value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+        value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
@@ -244,13 +244,13 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
         output.write_json(shown.document(outcome))
     else:
         columns = max(70, min(100, shutil.get_terminal_size().columns))
-        for one in outcome.trials:
-            output.write_rows(shown.table(one))
-            for line in shown.wrapped(shown.headline(one), columns):
+        for trial in outcome.trials:
+            output.write_rows(shown.table(trial))
+            for line in shown.wrapped(shown.headline(trial), columns):
                 output.write_line(line)
-            if one.kept:
+            if trial.kept:
                 output.write_line(
-                    f"kept; to have it after each start of the machine, run: {one.kept}"
+                    f"kept; to have it after each start of the machine, run: {trial.kept}"
                 )
         if outcome.combinations:
             allocation, unit = trials.allocation(outcome)
@@ -259,7 +259,7 @@ def print_outcome(outcome: Outcome, output_format: Format, quiet: bool) -> None:
             for sentence in shown.slope_lines(outcome.slope):
                 for line in shown.wrapped(sentence, columns):
                     output.write_line(line)
-    notes = (*outcome.notes, *(note for one in outcome.trials for note in one.notes))
+    notes = (*outcome.notes, *(note for trial in outcome.trials for note in trial.notes))
     for note in dict.fromkeys(notes):
         progress.note(f"note: {note}", quiet)
     if not shown.all_restored(outcome):
@@ -273,12 +273,12 @@ def end(outcome: Outcome) -> None:
     from perpacket.show import trial_tables as shown
 
     if not shown.all_restored(outcome):
-        left = any(one.outcome is journal.Outcome.FAILED for one in outcome.undone)
+        left = any(setting.outcome is journal.Outcome.FAILED for setting in outcome.undone)
         hint = journal.left_hint() if left else "see the lines above"
         raise RunFailed("not every setting was restored", hint)
     if outcome.is_interrupted:
         raise typer.Exit(ExitStatus.INTERRUPTED)
-    if not all(one.is_decided for one in outcome.trials):
+    if not all(trial.is_decided for trial in outcome.trials):
         raise typer.Exit(ExitStatus.UNDECIDED)
 
 
@@ -290,11 +290,11 @@ def print_undone(output_format: Format) -> None:
 
     undone = journal.undo()
     if output_format is Format.JSON:
-        output.write_json({"schema": 1, "settings": [asdict(one) for one in undone]})
+        output.write_json({"schema": 1, "settings": [asdict(setting) for setting in undone]})
     elif not undone:
         output.write_line(f"nothing to restore: there is no journal {journal.path()}")
-    for one in undone if output_format is Format.TABLE else ():
-        detail = f" ({one.detail})" if one.detail else ""
-        output.write_line(f"{one.title}: {one.outcome}{detail}")
-    if any(one.outcome is journal.Outcome.FAILED for one in undone):
+    for setting in undone if output_format is Format.TABLE else ():
+        detail = f" ({setting.detail})" if setting.detail else ""
+        output.write_line(f"{setting.title}: {setting.outcome}{detail}")
+    if any(setting.outcome is journal.Outcome.FAILED for setting in undone):
         raise RunFailed("not every setting was restored", journal.left_hint())

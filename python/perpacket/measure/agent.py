@@ -97,8 +97,8 @@ def options_of(verb: str, arguments: Sequence[str], parameter: str) -> Options:
     Raises `ConfigurationError` with the agent's message if the words are wrong.
     """
     own = [*verb.split(), *arguments]
-    if (found := parsed(own)) is not None:
-        return found[1]
+    if (options := parsed(own)) is not None:
+        return options[1]
     done = subprocess.run([str(find()), *own], capture_output=True, text=True, check=False)
     message = next(iter(done.stderr.strip().splitlines()), "not options of the agent")
     raise ConfigurationError(f"{parameter}: {message.removeprefix('error: ')}", parameter=parameter)

@@ -14,14 +14,14 @@ def numbers(text: str) -> list[int]:
 
     Raises `ValueError` with the expected form.
     """
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in text.split(",") if text.strip() else ():
         ends = re.fullmatch(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", part)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if not first <= last < CPU_COUNT_LIMIT:
             raise ValueError(f"numbers and ranges below {CPU_COUNT_LIMIT}, such as 0,2-3")
-        found.update(range(first, last + 1))
-    return sorted(found)
+        cpus.update(range(first, last + 1))
+    return sorted(cpus)
 
 
 def ranges(values: Sequence[int]) -> str:

@@ -29,8 +29,8 @@ def lines(report: Report, columns: int) -> Iterator[str]:
         yield from textwrap.wrap(limit_line(report.limit), columns, break_on_hyphens=False)
     yield from textwrap.wrap(headline(report), columns, break_on_hyphens=False)
     yield ""
-    readable = [one for one in report.not_applicable if not one.is_unread]
-    unread = [one for one in report.not_applicable if one.is_unread]
+    readable = [change for change in report.not_applicable if not change.is_unread]
+    unread = [change for change in report.not_applicable if change.is_unread]
     if report.advice:
         elsewhere = report.limit is not None and report.limit.is_elsewhere
         yield (
@@ -99,23 +99,23 @@ def label(row: Advice | NotApplicable) -> str:
     return row.change.name + (f" ({row.interface})" if row.interface else "")
 
 
-def entry(place: int, one: Advice, columns: int) -> Iterator[str]:
+def entry(place: int, advice: Advice, columns: int) -> Iterator[str]:
     """The lines of a change that applies."""
-    yield f"{place:>3}. {one.change.name}={one.value}: {one.change.title}"
+    yield f"{place:>3}. {advice.change.name}={advice.value}: {advice.change.title}"
     parts = (
-        f"{sentence(one.evidence)}",
-        f"{sentence(bound_text(one))}",
-        f"Risk: {one.risk}",
-        f"Published: {published(one.change.source)}.",
+        f"{sentence(advice.evidence)}",
+        f"{sentence(bound_text(advice))}",
+        f"Risk: {advice.risk}",
+        f"Published: {published(advice.change.source)}.",
     )
     for part in parts:
         yield from textwrap.wrap(
             part, columns, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False
         )
-    if one.command:
-        verb = "price it" if one.change.action == "advise" else "try it"
-        yield f"{INDENT}{verb}: {one.command}"
-    elif one.change.action == "advise":
+    if advice.command:
+        verb = "price it" if advice.change.action == "advise" else "try it"
+        yield f"{INDENT}{verb}: {advice.command}"
+    elif advice.change.action == "advise":
         yield f"{INDENT}perpacket never applies this change."
 
 
@@ -132,14 +132,14 @@ def sentence(text: str) -> str:
     return capital.rstrip(".") + "."
 
 
-def bound_text(one: Advice) -> str:
+def bound_text(advice: Advice) -> str:
     """`at most 11 % [8, 14] of processor time; where the processor is the limit, ...`."""
-    if one.bound is None:
-        return f"no bound: {one.no_bound}"
-    gain = 100 * one.bound.gain.value
+    if advice.bound is None:
+        return f"no bound: {advice.no_bound}"
+    gain = 100 * advice.bound.gain.value
     return (
-        f"at most {percent(one.bound.share)} of processor time; where the processor is the limit, "
-        f"at most {gain:.{0 if gain >= 10 else 1}f} % more work"
+        f"at most {percent(advice.bound.share)} of processor time; where the processor is the "
+        f"limit, at most {gain:.{0 if gain >= 10 else 1}f} % more work"
     )
 
 
@@ -154,12 +154,18 @@ def percent(share: Interval) -> str:
 
 def next_line(report: Report) -> str:
     """A line with the change to try next; empty if none can be tried."""
-    one = report.to_try
-    if one is None:
+    next_try = report.to_try
+    if next_try is None:
         return ""
-    most = "" if one.bound is None else f", at most {percent(one.bound.share)} of processor time"
-    place = f" on {one.interface}" if one.interface else ""
-    return f"next: {one.change.name}={one.value}{place}{most} (`perpacket advise` for more)"
+    most = (
+        ""
+        if next_try.bound is None
+        else f", at most {percent(next_try.bound.share)} of processor time"
+    )
+    place = f" on {next_try.interface}" if next_try.interface else ""
+    return (
+        f"next: {next_try.change.name}={next_try.value}{place}{most} (`perpacket advise` for more)"
+    )
 
 
 def document(report: Report) -> dict[str, object]:
@@ -172,35 +178,38 @@ def document(report: Report) -> dict[str, object]:
         "limit": None if report.limit is None else asdict(report.limit),
         "interfaces": list(report.interfaces),
         "server": report.server or None,
-        "advice": [_advice(one) for one in report.advice],
+        "advice": [_advice(advice) for advice in report.advice],
         "not_applicable": [
             {
-                "change": one.change.name,
-                "interface": one.interface or None,
-                "reason": one.reason,
-                "unread": one.is_unread,
+                "change": change.change.name,
+                "interface": change.interface or None,
+                "reason": change.reason,
+                "unread": change.is_unread,
             }
-            for one in report.not_applicable
+            for change in report.not_applicable
         ],
         "limits": list(report.notes),
     }
 
 
-def _advice(one: Advice) -> dict[str, object]:
+def _advice(advice: Advice) -> dict[str, object]:
     return {
-        "change": one.change.name,
-        "value": one.value,
-        "title": one.change.title,
-        "mechanism": one.change.mechanism,
-        "interface": one.interface or None,
-        "applied_by_trial": one.change.action == "try",
-        "evidence": one.evidence,
-        "bound": None if one.bound is None else _bound(one.bound),
-        "no_bound": one.no_bound or None,
-        "risk": one.risk,
-        "needs_root": one.change.needs.root,
-        "command": one.command or None,
-        "source": {"title": one.change.source.title, "figure": one.change.source.figure or None},
+        "change": advice.change.name,
+        "value": advice.value,
+        "title": advice.change.title,
+        "mechanism": advice.change.mechanism,
+        "interface": advice.interface or None,
+        "applied_by_trial": advice.change.action == "try",
+        "evidence": advice.evidence,
+        "bound": None if advice.bound is None else _bound(advice.bound),
+        "no_bound": advice.no_bound or None,
+        "risk": advice.risk,
+        "needs_root": advice.change.needs.root,
+        "command": advice.command or None,
+        "source": {
+            "title": advice.change.source.title,
+            "figure": advice.change.source.figure or None,
+        },
     }
 
 

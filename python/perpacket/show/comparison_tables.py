@@ -23,24 +23,28 @@ WIDEST = 100
 """An interval is printed only if its upper end is less than this many times its lower end."""
 
 
-def tables(found: ProfileComparison) -> Iterator[Table]:
+def tables(compared: ProfileComparison) -> Iterator[Table]:
     """The traffic first, then the costs."""
-    pairing = "paired windows" if found.paired else "windows"
-    counts = f"{found.windows[0]} and {found.windows[1]} {pairing}"
+    pairing = "paired windows" if compared.paired else "windows"
+    counts = f"{compared.windows[0]} and {compared.windows[1]} {pairing}"
     percent = f"{100 * CONFIDENCE:g} % interval"
     headings = ("", "A", "B", "B/A", "verdict")
     yield Table.of_texts(
-        f"traffic of A and B, {counts} [{percent}]", headings, _rows(found.traffic), headings[1:4]
+        f"traffic of A and B, {counts} [{percent}]",
+        headings,
+        _rows(compared.traffic),
+        headings[1:4],
     )
     least = [
-        SMALLEST_SHARE * value for value in (found.total.detail.first, found.total.detail.second)
+        SMALLEST_SHARE * value
+        for value in (compared.total.detail.first, compared.total.detail.second)
     ]
     shown = [
-        one
-        for one in (found.total, *found.layers, *found.kinds)
-        if one.detail.first >= least[0] or one.detail.second >= least[1]
+        judged
+        for judged in (compared.total, *compared.layers, *compared.kinds)
+        if judged.detail.first >= least[0] or judged.detail.second >= least[1]
     ]
-    unit = f"{MEASURES[found.measure]} a {found.unit}"
+    unit = f"{MEASURES[compared.measure]} a {compared.unit}"
     yield Table.of_texts(
         f"cost in {unit}; intervals of layers and kinds are corrected for their number",
         headings,
@@ -52,13 +56,13 @@ def tables(found: ProfileComparison) -> Iterator[Table]:
 def _rows(claims: Sequence[Claim[Pair]]) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
-            one.quantity,
-            number_text(one.detail.first),
-            number_text(one.detail.second),
-            ratio_text(one),
-            str(one.verdict),
+            claim.quantity,
+            number_text(claim.detail.first),
+            number_text(claim.detail.second),
+            ratio_text(claim),
+            str(claim.verdict),
         )
-        for one in claims
+        for claim in claims
     )
 
 
@@ -69,10 +73,10 @@ def ratio_text(ratio: Claim[Pair]) -> str:
     return f"{ratio.detail.second / ratio.detail.first:.3g}" if ratio.detail.first else "-"
 
 
-def headline(found: ProfileComparison) -> str:
+def headline(compared: ProfileComparison) -> str:
     """A sentence on the change of the cost, and on the layer that changed most."""
-    unit = f"{MEASURES[found.measure]} a {found.unit}"
-    total, most = found.total, found.changed_most
+    unit = f"{MEASURES[compared.measure]} a {compared.unit}"
+    total, most = compared.total, compared.changed_most
     costs = f"{number_text(total.detail.first)} to {number_text(total.detail.second)} {unit}"
     text = f"{total.verdict}: the cost is {ratio_text(total)} times as large, {costs}"
     if most is None:
@@ -83,20 +87,20 @@ def headline(found: ProfileComparison) -> str:
     )
 
 
-def document(found: ProfileComparison) -> dict[str, object]:
+def document(compared: ProfileComparison) -> dict[str, object]:
     """The comparison as JSON."""
     return {
         "schema": SCHEMA,
-        "windows": list(found.windows),
-        "measure": found.measure,
-        "unit": str(found.unit),
-        "paired": found.paired,
-        "traffic": {one.quantity: _fields(one) for one in found.traffic},
-        TOTAL: _fields(found.total),
-        "layers": {one.quantity: _fields(one) for one in found.layers},
-        "kinds": {one.quantity: _fields(one) for one in found.kinds},
-        "rules": {str(one.rule): str(one.decision) for one in found.judged},
-        "notes": list(found.notes),
+        "windows": list(compared.windows),
+        "measure": compared.measure,
+        "unit": str(compared.unit),
+        "paired": compared.paired,
+        "traffic": {item.quantity: _fields(item) for item in compared.traffic},
+        TOTAL: _fields(compared.total),
+        "layers": {layer.quantity: _fields(layer) for layer in compared.layers},
+        "kinds": {kind.quantity: _fields(kind) for kind in compared.kinds},
+        "rules": {str(judged.rule): str(judged.decision) for judged in compared.judged},
+        "notes": list(compared.notes),
     }
 
 

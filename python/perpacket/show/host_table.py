@@ -16,7 +16,7 @@ SMALLEST_SHARE = 0.01
 GONE = "no profile"
 
 
-class State(Protocol):
+class HostState(Protocol):
     """A machine's last profile, or the reason why it has none."""
 
     @property
@@ -35,19 +35,19 @@ class State(Protocol):
         ...
 
 
-def table(states: Sequence[State]) -> Table:
+def table(states: Sequence[HostState]) -> Table:
     """A row for each machine, and the total of those that respond; costs in ns per packet."""
-    windows = [one.window for one in states if one.window and not one.error]
+    windows = [state.window for state in states if state.window and not state.error]
     names = layers(windows)
     headings = ("host", "packets/s", "busy", "total", *names)
-    rows = [row(one, names) for one in states]
+    rows = [row(state, names) for state in states]
     if len(windows) > 1:
         rows.append(("all", *cells(windows, names)))
     title = "ns of processor time a packet, by layer"
     return Table.of_texts(title, headings, tuple(rows), headings[1:])
 
 
-def row(state: State, names: Sequence[str]) -> tuple[str, ...]:
+def row(state: HostState, names: Sequence[str]) -> tuple[str, ...]:
     """The cells of a machine; they are empty after it has failed."""
     if state.error:
         return (f"{state.target}: {GONE}", *("-",) * (3 + len(names)))
@@ -57,15 +57,15 @@ def row(state: State, names: Sequence[str]) -> tuple[str, ...]:
 
 def cells(windows: Sequence[Mapping[str, object]], names: Sequence[str]) -> tuple[str, ...]:
     """The cells of some machines: the sums of their rates, and the costs over all packets."""
-    every = math.fsum(packets(one) for one in windows)
+    every = math.fsum(packets(window) for window in windows)
     if not windows:
         return ("-",) * (3 + len(names))
-    rate = math.fsum(packets(one) / (number(one, "window_s") or 1.0) for one in windows)
-    time_s = math.fsum(number(one, "window_s") * len(cpus_of(one)) for one in windows)
-    busy_s = math.fsum(number(one, "total", "cpu_s") for one in windows)
+    rate = math.fsum(packets(window) / (number(window, "window_s") or 1.0) for window in windows)
+    time_s = math.fsum(number(window, "window_s") * len(cpus_of(window)) for window in windows)
+    busy_s = math.fsum(number(window, "total", "cpu_s") for window in windows)
 
     def cost(*path: str) -> str:
-        used = math.fsum(number(one, *path, "cpu_s") for one in windows)
+        used = math.fsum(number(window, *path, "cpu_s") for window in windows)
         return f"{1e9 * used / every:,.0f}" if every else "-"
 
     return (
@@ -78,16 +78,16 @@ def cells(windows: Sequence[Mapping[str, object]], names: Sequence[str]) -> tupl
 
 def layers(windows: Sequence[Mapping[str, object]]) -> list[str]:
     """The layers with a visible share on some machine, in the order of the profile."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for window in windows:
         rows = window.get("layers")
         for name in rows if isinstance(rows, Mapping) else ():
             if number(window, "layers", name, "share") >= SMALLEST_SHARE:
-                found.setdefault(name)
-    return list(found)
+                names.setdefault(name)
+    return list(names)
 
 
 def cpus_of(window: Mapping[str, object]) -> Sequence[object]:
     """The processors of a profile."""
-    found = window.get("cpus")
-    return found if isinstance(found, list) else []
+    cpus = window.get("cpus")
+    return cpus if isinstance(cpus, list) else []

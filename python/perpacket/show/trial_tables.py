@@ -33,22 +33,22 @@ COUNTED = {PATH: "the layers of the packet's path", ALL: "all programs"}
 
 def headline(trial: Trial) -> str:
     """The verdict in a sentence."""
-    found = trial.effects
-    floor = f"windows without a change differ by {percent(found.floor)}"
-    if found.null is not None:
-        floor = f"without a change, the server itself costs {null_text(found.null)}"
-    ratio = found.cost.ratio
+    effects = trial.effects
+    floor = f"windows without a change differ by {percent(effects.floor)}"
+    if effects.null is not None:
+        floor = f"without a change, the server itself costs {null_text(effects.null)}"
+    ratio = effects.cost.ratio
     if ratio is None:
         return f"{trial.change}: too few windows for an interval"
-    title = found.cost.quantity.title
+    title = effects.cost.quantity.title
     size = (
         f"{title} {change_text(ratio.value)} [{change_text(ratio.low)}, {change_text(ratio.high)}]"
     )
-    if found.verdict is not Verdict.NOT_DISTINGUISHABLE:
-        return f"{trial.change}: {found.verdict}: {size}; {floor}"
+    if effects.verdict is not Verdict.NOT_DISTINGUISHABLE:
+        return f"{trial.change}: {effects.verdict}: {size}; {floor}"
     more = ""
-    if (needed := found.blocks_for_goal) is not None:
-        needed *= 4 if found.null is None else 6
+    if (needed := effects.blocks_for_goal) is not None:
+        needed *= 4 if effects.null is None else 6
         more = f"; about {needed} windows would show a change of {percent(GOAL)}"
         if needed > MOST_WINDOWS:
             more = (
@@ -76,39 +76,41 @@ def change_text(ratio: float) -> str:
 
 def table(trial: Trial) -> Table:
     """The quantities and the layers of a trial."""
-    found = trial.effects
-    rows = [row(one) for one in (found.cost, *found.others)]
-    for one in found.layers:
-        if max(one.before, one.changed) >= SMALLEST_LAYER * found.cost.before:
-            rows.append(row(one, "  "))
+    effects = trial.effects
+    rows = [row(effect) for effect in (effects.cost, *effects.others)]
+    for layer in effects.layers:
+        if max(layer.before, layer.changed) >= SMALLEST_LAYER * effects.cost.before:
+            rows.append(row(layer, "  "))
     corrected = (
-        f"; layers: us a {found.unit}, intervals corrected for {len(found.layers)} comparisons"
-        if found.layers
+        f"; layers: us a {effects.unit}, intervals corrected for {len(effects.layers)} comparisons"
+        if effects.layers
         else ""
     )
     return Table.of_texts(
-        f"{trial.change}: {len(trial.windows)} windows in {found.blocks} blocks, "
-        f"paired [95 % interval]; processor time of {COUNTED[found.counted]}{corrected}",
+        f"{trial.change}: {len(trial.windows)} windows in {effects.blocks} blocks, "
+        f"paired [95 % interval]; processor time of {COUNTED[effects.counted]}{corrected}",
         ("", "unit", "before", "changed", "change", "interval", ""),
         tuple(rows),
         ("before", "changed", "change"),
     )
 
 
-def row(one: Effect, indent: str = "") -> tuple[str, ...]:
+def row(effect: Effect, indent: str = "") -> tuple[str, ...]:
     """A row of the table."""
-    ratio = one.ratio
+    ratio = effect.ratio
     interval = ""
     if ratio is not None and ratio.is_bounded:
         interval = f"[{change_text(ratio.low)}, {change_text(ratio.high)}]"
     shown = (
-        one.verdict.value if one.verdict and one.verdict is not Verdict.NOT_DISTINGUISHABLE else ""
+        effect.verdict.value
+        if effect.verdict and effect.verdict is not Verdict.NOT_DISTINGUISHABLE
+        else ""
     )
     return (
-        indent + one.quantity.title,
-        one.quantity.unit,
-        amount(one.before),
-        amount(one.changed),
+        indent + effect.quantity.title,
+        effect.quantity.unit,
+        amount(effect.before),
+        amount(effect.changed),
         change_text(ratio.value) if ratio is not None else "",
         interval,
         shown,
@@ -124,15 +126,15 @@ def amount(value: float) -> str:
 
 def undone_lines(outcome: Outcome) -> Iterator[str]:
     """A line for each setting that the trial did not restore, or restored with a remark."""
-    for one in outcome.undone:
-        detail = f" ({one.detail})" if one.detail else ""
-        yield f"{one.title}: {one.outcome}{detail}"
+    for setting in outcome.undone:
+        detail = f" ({setting.detail})" if setting.detail else ""
+        yield f"{setting.title}: {setting.outcome}{detail}"
 
 
 def all_restored(outcome: Outcome) -> bool:
     """Whether every setting was restored, or kept by `--keep-if`."""
     good = (StepOutcome.RESTORED, StepOutcome.UNCHANGED, StepOutcome.KEPT)
-    return all(one.outcome in good for one in outcome.undone)
+    return all(setting.outcome in good for setting in outcome.undone)
 
 
 def ratios_of(allocation: Allocation) -> dict[tuple[str, ...], Interval]:
@@ -234,7 +236,7 @@ def document(outcome: Outcome) -> dict[str, object]:
         "changes": list(outcome.changes),
         "slope": None if outcome.slope is None else slope_document(outcome.slope),
         "notes": list(outcome.notes),
-        "settings": [asdict(one) for one in outcome.undone],
+        "settings": [asdict(setting) for setting in outcome.undone],
         "interrupted": outcome.is_interrupted,
     }
 
@@ -254,32 +256,32 @@ def slope_document(slope: Slope) -> dict[str, object]:
     }
 
 
-def effects_document(found: Effects) -> dict[str, object]:
+def effects_document(effects: Effects) -> dict[str, object]:
     """The quantities of a trial as JSON, for programs."""
     return {
-        "unit": found.unit,
-        "counted": found.counted,
-        "blocks": found.blocks,
-        "floor": found.floor,
-        "null": None if found.null is None else found.null.as_dict(),
-        "blocks_for_2_percent": found.blocks_for_goal,
-        "quantities": effect_documents((found.cost, *found.others)),
-        "layers": effect_documents(found.layers),
+        "unit": effects.unit,
+        "counted": effects.counted,
+        "blocks": effects.blocks,
+        "floor": effects.floor,
+        "null": None if effects.null is None else effects.null.as_dict(),
+        "blocks_for_2_percent": effects.blocks_for_goal,
+        "quantities": effect_documents((effects.cost, *effects.others)),
+        "layers": effect_documents(effects.layers),
     }
 
 
-def effect_documents(found: Sequence[Effect]) -> dict[str, object]:
+def effect_documents(effects: Sequence[Effect]) -> dict[str, object]:
     """Quantities by key."""
     return {
-        one.quantity.key: {
-            "title": one.quantity.title,
-            "unit": one.quantity.unit,
-            "before": one.before,
-            "changed": one.changed,
-            "ratio": one.ratio.as_dict() if one.ratio is not None else None,
-            "verdict": one.verdict.value if one.verdict is not None else None,
+        item.quantity.key: {
+            "title": item.quantity.title,
+            "unit": item.quantity.unit,
+            "before": item.before,
+            "changed": item.changed,
+            "ratio": item.ratio.as_dict() if item.ratio is not None else None,
+            "verdict": item.verdict.value if item.verdict is not None else None,
         }
-        for one in found
+        for item in effects
     }
 
 

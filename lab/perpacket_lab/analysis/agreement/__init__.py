@@ -35,13 +35,13 @@ def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:
         question, method = str(point.factors["question"]), str(point.factors["way"])
         of_method = names.setdefault((question, method), {})
         of_method[int(point.factors[AXES[question]])] = point.name
-    found = []
+    comparisons = []
     for module in (share, throughput):
         by_method = {
             method: names.get((module.CHECK, method), {}) for method in (*METHODS, EMULATED)
         }
-        found += module.compare(rows, by_method)
+        comparisons += module.compare(rows, by_method)
         if module is share:
-            found += emulated_scenario.compare_layers(rows, by_method)
-            found += emulated_scenario.compare_misses(rows, by_method)
-    return found + handoff_gain.compare(rows, names.get((handoff_gain.CHECK, SIMULATED), {}))
+            comparisons += emulated_scenario.compare_layers(rows, by_method)
+            comparisons += emulated_scenario.compare_misses(rows, by_method)
+    return comparisons + handoff_gain.compare(rows, names.get((handoff_gain.CHECK, SIMULATED), {}))

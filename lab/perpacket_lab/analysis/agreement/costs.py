@@ -109,8 +109,8 @@ def estimated(
     method: str, runs: str, rows: Mapping[int, Row], value: Callable[[Row], float | None]
 ) -> MethodValue:
     """The value of a function in each run of a point, in per cent."""
-    found = {seed: value(row) for seed, row in rows.items()}
-    return MethodValue(method, runs, {s: 100 * one for s, one in found.items() if one is not None})
+    values = {seed: value(row) for seed, row in rows.items()}
+    return MethodValue(method, runs, {s: 100 * one for s, one in values.items() if one is not None})
 
 
 def seeds_of(rows: Rows, *points: str) -> list[int]:
@@ -121,5 +121,5 @@ def seeds_of(rows: Rows, *points: str) -> list[int]:
 
 def mean_of(rows: Mapping[int, Row], value: Callable[[Row], float | None]) -> float:
     """The mean of a function over a point's runs; 0 if no run has a value."""
-    found = [one for row in rows.values() if (one := value(row)) is not None]
-    return sum(found) / len(found) if found else 0.0
+    values = [number for row in rows.values() if (number := value(row)) is not None]
+    return sum(values) / len(values) if values else 0.0

@@ -18,7 +18,7 @@ from perpacket_lab.analysis.agreement.costs import (
     SIMULATED,
     SIMULATED_INSTRUCTIONS,
 )
-from perpacket_lab.analysis.agreement.scenario import Scenario
+from perpacket_lab.analysis.agreement.scenario import ComparedScenario
 from perpacket_lab.analysis.methods import MethodComparison
 from perpacket_lab.study.quantities import BUSY, REGIONS, SEVEN, Row, Rows, present
 
@@ -42,7 +42,11 @@ MOST_FRAME_RATIO = 1.1
 
 
 def compare(
-    scenario: Scenario, names: Sequence[str], measured: Runs, simulated: Runs, emulated: Runs
+    scenario: ComparedScenario,
+    names: Sequence[str],
+    measured: Runs,
+    simulated: Runs,
+    emulated: Runs,
 ) -> list[MethodComparison]:
     """Some layers' share of the busy processor: emulated beside measured, and beside simulated.
 
@@ -68,11 +72,11 @@ def compare_layers(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[M
     size = sizes[len(sizes) // 2]
     methods = (MEASURED, SIMULATED, EMULATED)
     runs = [rows.get(names[method].get(size, ""), {}) for method in methods]
-    found = []
+    comparisons = []
     for level, region in enumerate(SEVEN):
-        scenario = Scenario(CHECK, TITLE, f"{region}, files of {size:,} B", level)
-        found += compare(scenario, REGIONS[region], *runs)
-    return found
+        scenario = ComparedScenario(CHECK, TITLE, f"{region}, files of {size:,} B", level)
+        comparisons += compare(scenario, REGIONS[region], *runs)
+    return comparisons
 
 
 def compare_misses(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
@@ -81,7 +85,7 @@ def compare_misses(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[M
     They are in per cent of the mean of the measured runs, because the comparisons of methods are
     differences of percentages.
     """
-    found = []
+    comparisons = []
     for size in sorted(names[EMULATED].keys() & names[MEASURED].keys()):
         measured, emulated = (rows.get(names[method][size], {}) for method in (MEASURED, EMULATED))
         for cache, (counted, modelled) in CACHES.items():
@@ -94,15 +98,15 @@ def compare_misses(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[M
                 count = misses(row, key)
                 return None if count is None else count / whole
 
-            scenario = Scenario(MISSES, MISSES_TITLE, f"{cache}, files of {size:,} B", size)
+            scenario = ComparedScenario(MISSES, MISSES_TITLE, f"{cache}, files of {size:,} B", size)
             first = costs.estimated(MEASURED, MEASURED, measured, partial(share, key=counted))
             second = costs.estimated(EMULATED, EMULATED, emulated, partial(share, key=modelled))
             why = (
                 "that the modelled caches are those of the processor, and frames are alike: "
                 f"{whole:.4g} misses per packet measured, {own:.4g} emulated"
             )
-            found.append(scenario.compare(first, second, why, measured))
-    return found
+            comparisons.append(scenario.compare(first, second, why, measured))
+    return comparisons
 
 
 def misses(row: Row, key: str) -> float | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis.agreement import costs
 from perpacket_lab.analysis.agreement.costs import SIMULATED
-from perpacket_lab.analysis.agreement.scenario import NOTABLY_IDLE, Scenario
+from perpacket_lab.analysis.agreement.scenario import NOTABLY_IDLE, ComparedScenario
 from perpacket_lab.analysis.methods import MethodComparison, MethodValue
 from perpacket_lab.models import handoff, laws
 from perpacket_lab.study.quantities import Row, Rows, number
@@ -57,10 +57,10 @@ def model_inputs(none: Row, few: Row) -> ModelInputs | None:
     assert nic_few_us is not None
     saved_us, extra_us = (host_us - host_few_us) / share, (nic_few_us - nic_us) / share
     try:
-        found = handoff.Costs(*(us / 1e6 for us in (host_us, saved_us, nic_us, extra_us)))
+        inputs = handoff.Costs(*(us / 1e6 for us in (host_us, saved_us, nic_us, extra_us)))
     except ConfigurationError:
         return None
-    return ModelInputs(found, stack, extra_us / (stack * host_us))
+    return ModelInputs(inputs, stack, extra_us / (stack * host_us))
 
 
 def compare(rows: Rows, names: Mapping[int, str]) -> list[MethodComparison]:
@@ -68,18 +68,20 @@ def compare(rows: Rows, names: Mapping[int, str]) -> list[MethodComparison]:
 
     Partial handoff has no prediction for the run that is its input.
     """
-    found = []
+    comparisons = []
     for level in sorted(names)[1:]:
-        scenario = Scenario(CHECK, TITLE, f"{level:,} connections on the NIC", level)
+        scenario = ComparedScenario(CHECK, TITLE, f"{level:,} connections on the NIC", level)
         simulated = gain(rows, names, level)
         if level != INPUT_CONNECTIONS:
             partial = modelled(PARTIAL, rows, names, level)
-            found.append(scenario.compare(simulated, partial, _why_not_partial(rows, names, level)))
+            comparisons.append(
+                scenario.compare(simulated, partial, _why_not_partial(rows, names, level))
+            )
         offload = modelled(LAWS, rows, names, level)
-        found.append(
+        comparisons.append(
             scenario.compare(simulated, offload, _why_not_laws(rows.get(names[level], {})))
         )
-    return found
+    return comparisons
 
 
 def gain(rows: Rows, names: Mapping[int, str], level: int) -> MethodValue:

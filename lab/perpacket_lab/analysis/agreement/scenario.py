@@ -14,7 +14,7 @@ NOTABLY_IDLE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class ComparedScenario:
     """One level of the factor that a question varies."""
 
     question: str

@@ -14,7 +14,7 @@ from functools import partial
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis.agreement import costs, emulated_scenario
 from perpacket_lab.analysis.agreement.costs import EMULATED, MEASURED, METHODS, SIMULATED
-from perpacket_lab.analysis.agreement.scenario import Scenario
+from perpacket_lab.analysis.agreement.scenario import ComparedScenario
 from perpacket_lab.analysis.methods import MethodComparison, MethodValue
 from perpacket_lab.models import segments
 from perpacket_lab.study.quantities import BUSY, Row, Rows, number
@@ -44,29 +44,29 @@ def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodCo
     `names` has the point of each method and size; an emulation is compared with both others.
     """
     sizes = sorted({size for of_method in names.values() for size in of_method})
-    found = []
+    comparisons = []
     for size in sizes:
         runs = {method: rows.get(names[method].get(size, ""), {}) for method in METHODS}
         by_method = {
             method: costs.estimated(method, method, runs[method], costs.stack_share)
             for method in runs
         }
-        scenario = Scenario(CHECK, TITLE, f"files of {size:,} B", size)
+        scenario = ComparedScenario(CHECK, TITLE, f"files of {size:,} B", size)
         why = _differing_part(runs[MEASURED], runs[SIMULATED])
-        found.append(
+        comparisons.append(
             scenario.compare(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED])
         )
         if names[EMULATED]:
             here = rows.get(names[EMULATED].get(size, ""), {})
-            found += emulated_scenario.compare(
+            comparisons += emulated_scenario.compare(
                 scenario, costs.STACK, runs[MEASURED], runs[SIMULATED], here
             )
         if sizes[0] < size < sizes[-1]:
             for method in METHODS:
                 line = predicted(rows, method, names[method], size)
                 why = _why_not_a_line(rows, method, names[method], size)
-                found.append(scenario.compare(by_method[method], line, why, runs[method]))
-    return found
+                comparisons.append(scenario.compare(by_method[method], line, why, runs[method]))
+    return comparisons
 
 
 def predicted(rows: Rows, method: str, names: Mapping[int, str], size: int) -> MethodValue:
@@ -111,12 +111,12 @@ def _differing_part(measured: Mapping[int, Row], simulated: Mapping[int, Row]) -
 
     If the stack's share differs, another part's share differs too.
     """
-    found = {}
+    differences = {}
     for group, (names, _) in GROUPS.items():
         part = partial(costs.share_of, names=names)
-        found[group] = [100 * costs.mean_of(runs, part) for runs in (measured, simulated)]
-    group = max(found, key=lambda name: abs(found[name][1] - found[name][0]))
-    here, there = found[group]
+        differences[group] = [100 * costs.mean_of(runs, part) for runs in (measured, simulated)]
+    group = max(differences, key=lambda name: abs(differences[name][1] - differences[name][0]))
+    here, there = differences[group]
     return f"that {GROUPS[group][1]}: {group}: {here:.0f} % measured, {there:.0f} % simulated"
 
 

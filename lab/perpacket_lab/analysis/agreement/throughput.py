@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis.agreement import costs
 from perpacket_lab.analysis.agreement.costs import MEASURED, METHODS, SIMULATED
-from perpacket_lab.analysis.agreement.scenario import NOTABLY_IDLE, Scenario
+from perpacket_lab.analysis.agreement.scenario import NOTABLY_IDLE, ComparedScenario
 from perpacket_lab.analysis.methods import MethodComparison, MethodValue
 from perpacket_lab.models import saturation
 from perpacket_lab.study.quantities import CLIENT_IDLE_LEAST, Row, Rows, number
@@ -25,20 +25,20 @@ MODEL = "bound by the server, {}"
 def compare(rows: Rows, names: Mapping[str, Mapping[int, str]]) -> list[MethodComparison]:
     """At each level above the fewest connections: both methods, and each with its bound."""
     levels = sorted({level for of_method in names.values() for level in of_method})
-    found = []
+    comparisons = []
     for level in levels[1:]:
-        scenario = Scenario(CHECK, TITLE.format(levels[0]), f"{level:,} connections", level)
+        scenario = ComparedScenario(CHECK, TITLE.format(levels[0]), f"{level:,} connections", level)
         by_method = {method: relative(rows, method, names[method], level) for method in METHODS}
         runs = {method: rows.get(names[method].get(level, ""), {}) for method in METHODS}
         why = _why_methods_differ(rows, names, level)
-        found.append(
+        comparisons.append(
             scenario.compare(by_method[MEASURED], by_method[SIMULATED], why, runs[MEASURED])
         )
         for method in METHODS:
             limit = bound(rows, method, names[method], level)
             why = _why_not_the_bound(rows, method, names[method], level)
-            found.append(scenario.compare(by_method[method], limit, why, runs[method]))
-    return found
+            comparisons.append(scenario.compare(by_method[method], limit, why, runs[method]))
+    return comparisons
 
 
 def _ends(rows: Rows, names: Mapping[int, str], level: int) -> list[tuple[int, Row, Row]]:

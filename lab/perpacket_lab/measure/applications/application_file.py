@@ -35,13 +35,13 @@ nginx and Perl use them."""
 Part = Literal["web server", "interpreter", "application server", "database"]
 
 
-class Table(BaseModel):
+class ApplicationTable(BaseModel):
     """A table of the file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Archive(Table):
+class DataArchive(ApplicationTable):
     """A file from a Maven repository."""
 
     artifact: str = Field(pattern=r"^[^:]+:[^:]+:[^:]+:[^:]+$")
@@ -55,14 +55,14 @@ class Archive(Table):
         return f"{name}-{version}.{packaging}"
 
 
-class Packages(Table):
+class ApplicationPackages(ApplicationTable):
     """The packages that must be installed."""
 
     debian: list[str] = Field(default_factory=list)
-    maven: list[Archive] = Field(default_factory=list)
+    maven: list[DataArchive] = Field(default_factory=list)
 
 
-class Step(Table):
+class PreparationStep(ApplicationTable):
     """A command of the preparation."""
 
     command: list[str] = Field(min_length=1)
@@ -70,7 +70,7 @@ class Step(Table):
     """The programs that run during the command."""
 
 
-class Program(Table):
+class ApplicationProgram(ApplicationTable):
     """A program of the running application. Programs start in the order of the file."""
 
     name: str
@@ -84,17 +84,17 @@ class Program(Table):
     program writes them to standard error."""
 
 
-class Option(Table):
+class Option(ApplicationTable):
     """A variant of the application: settings that replace the application's."""
 
     title: str
     settings: dict[str, str] = Field(min_length=1)
 
 
-class Component(Table):
+class Component(ApplicationTable):
     """A part that applications share, such as a database: packages, files, steps, programs."""
 
-    packages: Packages = Field(default_factory=Packages)
+    packages: ApplicationPackages = Field(default_factory=ApplicationPackages)
     paths: list[str] = Field(default_factory=list)
     """Folders of programs, before those of PATH."""
     environment: dict[str, str] = Field(default_factory=dict)
@@ -104,8 +104,8 @@ class Component(Table):
     """Placeholders in files and in commands of programs, with their values."""
     files: list[str] = Field(default_factory=list)
     """Files beside this one, written into the application's folder with placeholders replaced."""
-    prepare: list[Step] = Field(default_factory=list)
-    program: list[Program] = Field(default_factory=list)
+    prepare: list[PreparationStep] = Field(default_factory=list)
+    program: list[ApplicationProgram] = Field(default_factory=list)
     session: dict[str, object] = Field(default_factory=dict)
     """The clients' requests; `crates/instruments/load/src/http/application` reads this table."""
 
@@ -143,9 +143,9 @@ class Definition:
     @property
     def settings(self) -> dict[str, str]:
         """The value of each setting; those of the option replace the application's."""
-        found = {name: text for _, part in self.parts for name, text in part.settings.items()}
+        texts = {name: text for _, part in self.parts for name, text in part.settings.items()}
         option = self.name.partition(CHOICE)[2]
-        return found | (self.application.option[option].settings if option else {})
+        return texts | (self.application.option[option].settings if option else {})
 
     @property
     def sessions(self) -> Path:
@@ -159,9 +159,9 @@ class Definition:
         return list(dict.fromkeys(name for _, part in self.parts for name in part.packages.debian))
 
     @property
-    def archives(self) -> list[Archive]:
+    def archives(self) -> list[DataArchive]:
         """The files from Maven."""
-        return [one for _, part in self.parts for one in part.packages.maven]
+        return [library for _, part in self.parts for library in part.packages.maven]
 
     @property
     def paths(self) -> list[str]:
@@ -179,7 +179,7 @@ class Definition:
         return {name: text for _, part in self.parts for name, text in part.environment.items()}
 
     @property
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[ApplicationProgram]:
         """The programs in the order of their starts."""
         return [program for _, part in self.parts for program in part.program]
 
@@ -190,7 +190,7 @@ class Definition:
         commands += [program.command for program in self.programs]
         return any("@agent@" in command for command in commands)
 
-    def steps(self) -> Iterator[tuple[Path, Step]]:
+    def steps(self) -> Iterator[tuple[Path, PreparationStep]]:
         """The steps of the preparation, each with the folder of its component."""
         for folder, part in self.parts:
             for step in part.prepare:

@@ -20,9 +20,9 @@ from perpacket.errors import ConfigurationError, RunFailed
 from perpacket.measure.hosts.contract import Host, Process
 from perpacket_lab.measure.applications.application_file import (
     PLACEHOLDER,
+    ApplicationProgram,
     Definition,
-    Program,
-    Step,
+    PreparationStep,
 )
 
 USER = "nobody"
@@ -101,9 +101,9 @@ class Folder:
             if name not in values:
                 raise ConfigurationError(
                     f"{where}: there is no @{name}@, expected one of "
-                    + ", ".join(f"@{one}@" for one in values)
+                    + ", ".join(f"@{value}@" for value in values)
                 )
-        return PLACEHOLDER.sub(lambda found: values[found[1]], text)
+        return PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
     def command(self, words: Sequence[str]) -> list[str]:
         """A command that runs as the programs' user, with the application's variables and PATH."""
@@ -116,7 +116,7 @@ class Folder:
         filled = [self.fill(word, "command") for word in words]
         return [*as_user(), "env", f"--chdir={self.path}", *settings, *filled]
 
-    def run(self, step: Step) -> None:
+    def run(self, step: PreparationStep) -> None:
         """Run a step to its end. The programs in the step's `during` run meanwhile."""
         for program in self.definition.programs:
             if program.name in step.during:
@@ -134,7 +134,7 @@ class Folder:
                 "\n".join(words[-5:]),
             )
 
-    def start(self, program: Program) -> None:
+    def start(self, program: ApplicationProgram) -> None:
         """Start a program and wait until it listens."""
         process = self.host.start(self.command(program.command))
         self.running[program.name] = process
@@ -153,13 +153,13 @@ class Folder:
                 )
             time.sleep(0.05)
 
-    def is_ready(self, program: Program, process: Process) -> bool:
+    def is_ready(self, program: ApplicationProgram, process: Process) -> bool:
         """Whether a program listens on its port, or its socket exists."""
         if "@" in program.ready:
             return Path(self.fill(program.ready, "ready")).exists()
         return listens(process.pid, self.ports[program.ready])
 
-    def last_words(self, program: Program, process: Process) -> str:
+    def last_words(self, program: ApplicationProgram, process: Process) -> str:
         """The last lines of a program's errors."""
         text = process.stderr
         if program.log and (log := self.path / program.log).exists():

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perpacket.errors import MachineLacks, RunFailed
-from perpacket_lab.measure.applications.application_file import Archive
+from perpacket_lab.measure.applications.application_file import DataArchive
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 """A program that decides whether a package may start a service; 101 means no (invoke-rc.d(8))."""
@@ -56,10 +56,10 @@ def require_installer(names: Sequence[str]) -> None:
 def size(names: Sequence[str]) -> str:
     """The lines of apt-get on the amounts that it would download and store."""
     done = _apt("--assume-no", names)
-    found = " ".join(SIZE.findall(done.stdout))
-    if not found and "Unable to locate package" in done.stderr:
+    text = " ".join(SIZE.findall(done.stdout))
+    if not text and "Unable to locate package" in done.stderr:
         raise MachineLacks(done.stderr.strip().splitlines()[0], "run `apt-get update`")
-    return found
+    return text
 
 
 def install(names: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ def services_that_do_not_start() -> Iterator[None]:
         POLICY.unlink(missing_ok=True)
 
 
-def fetch(archives: Sequence[Archive], folder: Path) -> None:
+def fetch(archives: Sequence[DataArchive], folder: Path) -> None:
     """Download files from the Maven repository that this machine's Maven uses, into `folder`.
 
     Raises `MachineLacks` without Maven, and `RunFailed` for a download with another SHA-256.
@@ -113,12 +113,12 @@ def fetch(archives: Sequence[Archive], folder: Path) -> None:
         if done.returncode != 0 or not file.is_file():
             lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
             raise RunFailed(f"mvn: {archive.artifact}: {lines[0] if lines else 'no file'}")
-        found = hashlib.sha256(file.read_bytes()).hexdigest()
-        if found != archive.sha256:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        if digest != archive.sha256:
             with suppress(OSError):
                 file.unlink()
             raise RunFailed(
-                f"{archive.artifact}: SHA-256 is {found}, expected {archive.sha256}",
+                f"{archive.artifact}: SHA-256 is {digest}, expected {archive.sha256}",
                 "the repository has another file under this version",
             )
 

@@ -14,7 +14,7 @@ TIME_LIMIT = "60s"
 """Time limit of an answer. An interpreter compiles the application for its first page."""
 
 
-class Page(TypedDict):
+class SessionPage(TypedDict):
     """The answers to the requests of one page."""
 
     page: str
@@ -25,7 +25,7 @@ class Page(TypedDict):
 class Checked(TypedDict):
     """The part of the agent's report that a check needs."""
 
-    pages: list[Page]
+    pages: list[SessionPage]
     error_examples: dict[str, list[str]]
 
 

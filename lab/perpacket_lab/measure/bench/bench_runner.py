@@ -20,7 +20,7 @@ from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure import programs
 from perpacket_lab.measure.host_files import memory_bytes, text_of
-from perpacket_lab.measure.host_runner import MeasuredRunner
+from perpacket_lab.measure.host_runner import HostRunner
 from perpacket_lab.measure.measured_run import MeasuredRun, Measurement, started
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.programs import Answer
@@ -101,13 +101,13 @@ class BenchPlan(BaseModel):
 
 def edges(report: Answer) -> dict[str, object]:
     """The sizes at which latency rises; the keys are the caches of these sizes, or `unnamed`."""
-    found: dict[str, object] = {}
+    marks: dict[str, object] = {}
     listed = report.get("edges")
     for edge in listed if isinstance(listed, list) else ():
         level = edge.get("level")
         name = "unnamed" if level is None else f"l{level}"
-        found.setdefault(name, {key: value for key, value in edge.items() if key != "level"})
-    return found
+        marks.setdefault(name, {key: value for key, value in edge.items() if key != "level"})
+    return marks
 
 
 class BenchRun(MeasuredRun[BenchPlan, Host]):
@@ -120,7 +120,7 @@ class BenchRun(MeasuredRun[BenchPlan, Host]):
         return self.plan.result(report), {"bench": report}
 
 
-class BenchRunner(MeasuredRunner[Host]):
+class BenchRunner(HostRunner[Host]):
     """Prepares runs of the microbenchmarks on this machine."""
 
     plan_type, run_type = BenchPlan, BenchRun
@@ -147,17 +147,17 @@ def machine_of(host: Host) -> Mapping[str, object]:
     """The machine in a benchmark's report: processor, caches, pages and clock."""
     shortest = BenchPlan.model_validate({"bench.kind": "surface", "run.duration_s": 0.001})
     done = host.run(shortest.command(host), timeout_s=LONGEST_S)
-    found = programs.report_of("the benchmark", host, done).get("machine")
-    return found if isinstance(found, Mapping) else {}
+    machine = programs.report_of("the benchmark", host, done).get("machine")
+    return machine if isinstance(machine, Mapping) else {}
 
 
 def too_large(plans: Mapping[str, BenchPlan], available_bytes: float) -> dict[str, str]:
     """The points whose working sets do not fit this machine's memory, with the reason."""
-    found = {}
+    reasons = {}
     for name, plan in plans.items():
         members = plan.members if plan.kind == "switch" else 1
         if plan.working_set_bytes * members > MEMORY_SHARE * available_bytes:
-            found[name] = (
+            reasons[name] = (
                 f"its working set is over half of the {available_bytes / 2**20:,.0f} MiB available"
             )
-    return found
+    return reasons

@@ -39,7 +39,7 @@ LINK_PROCESSOR = (
 )
 
 
-class Link:
+class VethPair:
     """The agent's link between two namespaces: a process of `perpacket link`."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Namespaces(NamespaceTestbed):
         self._loss = loss
         self._queue_packets = queue_packets
         self._use_netem = use_netem
-        self._link: Link | None = None
+        self._link: VethPair | None = None
         self._has_quickack = False
         self.network = "veth"
         names = ["server", *(f"client{number}" for number in range(1, clients + 1))]
@@ -277,7 +277,7 @@ class Namespaces(NamespaceTestbed):
             settings["bit-rate"] = self._rate_bps
         if self._queue_packets is not None:
             settings["queue-packets"] = self._queue_packets
-        self._link = Link(
+        self._link = VethPair(
             (f"{server.name}:{server_device}", f"{self.server.address}/{wiring.PREFIX_BITS}"),
             (f"{other.name}:{other_device}", client and f"{client}/{wiring.PREFIX_BITS}"),
             settings,

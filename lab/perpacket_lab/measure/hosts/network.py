@@ -260,8 +260,8 @@ def add_neighbours(left: Namespace, left_device: str, right: Namespace, right_de
         with other.netlink() as netlink:
             index = index_of(netlink, other_device)
             hardware = netlink.get_links(index)[0].get_attr("IFLA_ADDRESS")
-            (found,) = netlink.get_addr(index=index, family=socket.AF_INET)
-            host_address = found.get_attr("IFA_ADDRESS")
+            (address,) = netlink.get_addr(index=index, family=socket.AF_INET)
+            host_address = address.get_attr("IFA_ADDRESS")
         with namespace.netlink() as netlink:
             netlink.neigh(
                 "replace",

@@ -59,9 +59,9 @@ class Media:
 
     def sentences(self, plans: Sequence[MediaPlan]) -> list[str]:
         """Sentences about the disk for the report."""
-        found = []
+        texts = []
         if self.read_ms is None:
-            found.append(
+            texts.append(
                 f"The media are on {self.file_system}, in memory: nothing was read from a disk. "
                 "Set TMPDIR to a folder on one"
             )
@@ -69,11 +69,11 @@ class Media:
         if slowed:
             own = "is from memory" if self.read_ms is None else f"takes {self.read_ms:.2f} ms"
             wanted = " and ".join(f"{read_ms:g} ms" for read_ms in slowed)
-            found.append(
+            texts.append(
                 f"A slow disk is emulated: a read of 64 KiB {own} here, and a delay in the "
                 f"server's reader makes every read of multiple media take {wanted} longer"
             )
-        return found
+        return texts
 
 
 def root(folder: str, plan: MediaPlan) -> str:
@@ -134,8 +134,8 @@ def _read_ms(host: Host, folder: str, plan: MediaPlan) -> float:
     for number in range(files):
         name = f"{root(folder, plan)}/stream-{number:05d}.ts"
         read = host.run(["sh", "-c", READ, name], timeout_s=QUICK_S)
-        found = READ_TIME.search(read.stderr)
-        if read.returncode or found is None:
+        match = READ_TIME.search(read.stderr)
+        if read.returncode or match is None:
             raise RunFailed(f"{name} on {host.name} cannot be read: {read.stderr.strip()}")
-        times_s.append(float(found[1]))
+        times_s.append(float(match[1]))
     return 1000 * statistics.median(times_s)

@@ -75,15 +75,15 @@ def parts(plan: MediaPlan, hosts: int) -> list[tuple[int, int, int]]:
 
     Hosts get equal parts, in their order. Each host runs its part in as many processes as needed.
     """
-    found = []
+    options = []
     for host in range(hosts):
         begin, end = plan.clients * host // hosts, plan.clients * (host + 1) // hosts
         processes = -(-(end - begin) // CLIENTS_PER_PROCESS)
         for number in range(processes):
             first = begin + (end - begin) * number // processes
             last = begin + (end - begin) * (number + 1) // processes
-            found.append((host, first, last - first))
-    return found
+            options.append((host, first, last - first))
+    return options
 
 
 def play(host: Host, plan: MediaPlan, url: str, first: int, clients: int) -> list[str]:

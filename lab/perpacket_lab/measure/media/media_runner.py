@@ -11,7 +11,7 @@ from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure.hosts.contract import Host, Testbed
 from perpacket_lab.measure.host_files import PREFIX
 from perpacket_lab.measure.host_runner import (
-    MeasuredRunner,
+    HostRunner,
     check_agents,
     check_server_commands,
     facts,
@@ -43,7 +43,7 @@ NO_GROUP = (
 OpenTestbed = Callable[[RunPlan], AbstractContextManager[Testbed]]
 
 
-class MediaRunner(MeasuredRunner[MediaSetup]):
+class MediaRunner(HostRunner[MediaSetup]):
     """Prepares runs of media servers."""
 
     plan_type, run_type = MediaPlan, MediaRun
@@ -78,10 +78,10 @@ class MediaRunner(MeasuredRunner[MediaSetup]):
             setup = MediaSetup(testbed, media, memory, may_sample(known, possible))
             slowed = any(media.read_delay_ms(plan) for plan in possible)
             disk_fact = {"slow_disk": "emulated" if slowed else "none or the machine's own"}
-            found = facts(testbed, known, _sentences(media, memory, possible))
-            found["disk_read_ms"] = media.read_ms
+            known_facts = facts(testbed, known, _sentences(media, memory, possible))
+            known_facts["disk_read_ms"] = media.read_ms
             with self.using(setup):
-                yield SetupDescription(identity(testbed) | disk_fact, found, left_out)
+                yield SetupDescription(identity(testbed) | disk_fact, known_facts, left_out)
 
 
 def _sentences(media: disk.Media, memory: MemoryGroup, plans: list[MediaPlan]) -> list[str]:
@@ -89,12 +89,12 @@ def _sentences(media: disk.Media, memory: MemoryGroup, plans: list[MediaPlan]) -
     from_disk = [plan for plan in plans if plan.distribution == "multiple"]
     if not from_disk:
         return []
-    found = media.sentences(from_disk)
+    texts = media.sentences(from_disk)
     if any(plan.is_foreign and plan.read_ms for plan in from_disk):
-        found.append(
+        texts.append(
             "Only `serve media` emulates a slow disk: other servers read from the machine's own"
         )
-    return found + ([] if memory.can_limit else [NO_GROUP])
+    return texts + ([] if memory.can_limit else [NO_GROUP])
 
 
 def check_commands(server: Host, plans: Iterable[MediaPlan]) -> None:

@@ -106,7 +106,7 @@ def _clients(loads: Sequence[Answer]) -> dict[str, object]:
     )
     played = total["played"]
     expected = total["packets"] + total["lost"]
-    found: dict[str, object] = {
+    values: dict[str, object] = {
         **total,
         "refused": refused,
         "not_playing_share": 1 - played / total["clients"] if total["clients"] else 0.0,
@@ -116,10 +116,10 @@ def _clients(loads: Sequence[Answer]) -> dict[str, object]:
         "client_cpu_s": sum_of(loads, "cpu_s"),
     }
     for name in WORST_OF:
-        found[name] = worst([load.get(name) for load in loads])
+        values[name] = worst([load.get(name) for load in loads])
     for name in MEAN_OF:
-        found[name] = _mean([(numbers(load.get(name)), load) for load in loads], played)
-    return found
+        values[name] = _mean([(numbers(load.get(name)), load) for load in loads], played)
+    return values
 
 
 def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float) -> object:
@@ -184,10 +184,10 @@ def _foreign(reports: MediaReports) -> dict[str, object]:
 
 def _difference(reports: MediaReports, path: Sequence[str]) -> float:
     """The growth of a count of the server over the window."""
-    found = []
+    differences = []
     for report in (reports.before, reports.after):
         value: object = report
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
-        found.append(number(value))
-    return found[1] - found[0]
+        differences.append(number(value))
+    return differences[1] - differences[0]

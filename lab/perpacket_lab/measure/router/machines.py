@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from perpacket.errors import MachineLacks
 from perpacket.measure.hosts.machines import LIMITS, Machines
 from perpacket_lab.measure.router.router_plan import RouterPlan
-from perpacket_lab.measure.router.router_run import Port
+from perpacket_lab.measure.router.router_run import RouterPort
 
 NOT_CHECKED = (
     "The machines have routes of their own. The study did not check the router's frames; "
@@ -20,7 +20,7 @@ class RoutedMachines(Machines):
     """Machines as a router, which is the server, and its hosts, which are the clients."""
 
     limits = (*LIMITS, NOT_CHECKED)
-    ports: tuple[Port, ...] = ()
+    ports: tuple[RouterPort, ...] = ()
     inner_addresses: tuple[str, ...] = ()
 
     def __init__(self, plan: RouterPlan) -> None:

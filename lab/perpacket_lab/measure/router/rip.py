@@ -132,8 +132,8 @@ def spread(testbed: Testbed, injected: int) -> Iterator[Rip]:
         stack.callback(end, daemons)
         expected = expected_routes(testbed, injected)
         while missing := missing_route(expected):
-            for one in daemons:
-                one.check()
+            for each_daemon in daemons:
+                each_daemon.check()
             if time.monotonic() > began_s + CONVERGED_S:
                 raise RunFailed(f"RIP did not converge within {CONVERGED_S:g} s: {missing}")
             time.sleep(POLL_S)
@@ -142,11 +142,11 @@ def spread(testbed: Testbed, injected: int) -> Iterator[Rip]:
 
 def end(daemons: Iterable[MonitoredProcess]) -> None:
     """End all daemons at once by the signal after which they remove their routes: bird(8)."""
-    for one in daemons:
-        one.process.send_signal(signal.SIGTERM)
-    for one in daemons:
+    for daemon in daemons:
+        daemon.process.send_signal(signal.SIGTERM)
+    for daemon in daemons:
         with suppress(RunFailed):
-            one.process.wait(END_S)
+            daemon.process.wait(END_S)
 
 
 def of_host(number: int, injected: int) -> str:

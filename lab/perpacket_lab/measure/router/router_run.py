@@ -29,7 +29,7 @@ from perpacket_lab.measure.plan import with_available_events
 from perpacket_lab.measure.router import rip
 from perpacket_lab.measure.router.router_plan import FIRST_TCP_PORT, HOSTS, PlaneKind, RouterPlan
 from perpacket_lab.measure.router.router_summary import (
-    Window,
+    RouterWindow,
     summarize_loss,
     summarize_search,
     summarize_tcp,
@@ -50,7 +50,7 @@ HIGHEST_PPS = 4_000_000
 Started = AbstractContextManager[MonitoredProcess]
 
 
-class Port(Protocol):
+class RouterPort(Protocol):
     """An interface of the router and its host's interface, as `NETNS:IFNAME`."""
 
     @property
@@ -68,7 +68,7 @@ class RoutedTestbed(Testbed, Protocol):
     """A router, which is the server, with a host at each port."""
 
     @property
-    def ports(self) -> tuple[Port, ...]:
+    def ports(self) -> tuple[RouterPort, ...]:
         """The router's interfaces, in the order of the hosts."""
         ...
 
@@ -101,10 +101,10 @@ class RouterRun(MeasuredRun[RouterPlan, RouterSetup]):
         is_tcp = plan.kind == "tcp"
         programmed = () if is_tcp else (setup.testbed.ports[1].host,)
         with plane(setup.testbed, plan.plane, programmed) as monitored:
-            found = _tcp(setup, self) if is_tcp else _search(setup, self)
+            measurement = _tcp(setup, self) if is_tcp else _search(setup, self)
             if monitored is not None:
                 monitored.check()
-        return found
+        return measurement
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def _tcp(setup: RouterSetup, run: RouterRun) -> Measurement:
         cross = [sender.stopped() for sender in crossing]
         if learned is not None:
             learned.check()
-    window = Window(
+    window = RouterWindow(
         profile=counted.profile,
         loads=loads,
         cross=cross,

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.measure import programs
-from perpacket_lab.measure.host_runner import MeasuredRunner, facts, identity, probed
+from perpacket_lab.measure.host_runner import HostRunner, facts, identity, probed
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.router import machines, rip
 from perpacket_lab.measure.router.router_plan import HOSTS, PlaneKind, RouterPlan
@@ -58,7 +58,7 @@ def open_routed(plan: RouterPlan) -> AbstractContextManager[RoutedTestbed]:
         ) from error
 
 
-class RouterRunner(MeasuredRunner[RouterSetup]):
+class RouterRunner(HostRunner[RouterSetup]):
     """Prepares runs through a router."""
 
     plan_type, run_type = RouterPlan, RouterRun

@@ -36,7 +36,7 @@ The two amounts are counted over different windows, so this part is well below 1
 
 
 @dataclass(slots=True)
-class Window:
+class RouterWindow:
     """The measurements of one window."""
 
     profile: Answer
@@ -51,7 +51,7 @@ class Window:
     """Time until RIP had spread all routes; `None` with static routes."""
 
 
-def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
+def summarize_tcp(plan: RouterPlan, window: RouterWindow) -> dict[str, object]:
     """The observation; raises `RunFailed` when a report lacks a required value."""
     profile = window.profile
     result: dict[str, object] = of_profile(profile)
@@ -93,12 +93,12 @@ def summarize_tcp(plan: RouterPlan, window: Window) -> dict[str, object]:
     }
 
 
-def _doubts(plan: RouterPlan, window: Window) -> dict[str, bool]:
+def _doubts(plan: RouterPlan, window: RouterWindow) -> dict[str, bool]:
     """The doubts of a run; two do not apply if hosts keep the router's processors busy."""
-    found = profile_doubts(window.profile, window.hosts_idle, "layers", "user")
+    doubts = profile_doubts(window.profile, window.hosts_idle, "layers", "user")
     if plan.processors != "divided":
-        found |= {"client_limited": False, "others_ran": False}
-    return found | closure_doubt(window.profile)
+        doubts |= {"client_limited": False, "others_ran": False}
+    return doubts | closure_doubt(window.profile)
 
 
 def _goodput_mbps(loads: Sequence[Answer]) -> float:
@@ -121,11 +121,11 @@ def _interfaces(profile: Answer, window_s: float) -> dict[str, object]:
 def summarize_search(plan: RouterPlan, answer: Answer) -> dict[str, object]:
     """The observation of a search, without a throughput where even the lowest rate failed."""
     steps = _steps(answer)
-    found = answer.get("throughput_pps")
+    rate = answer.get("throughput_pps")
     failed = answer.get("failed_pps")
     return {
-        "throughput_pps": found,
-        "throughput_mbps": None if found is None else number(found) * 8 * plan.frame_bytes / 1e6,
+        "throughput_pps": rate,
+        "throughput_mbps": None if rate is None else number(rate) * 8 * plan.frame_bytes / 1e6,
         "failed_pps": failed,
         "loss_at_failed": loss_at(steps, failed),
         "trials": len(steps),
@@ -154,10 +154,10 @@ def summarize_loss(plan: RouterPlan, answer: Answer) -> dict[str, object]:
 def _steps(answer: Answer) -> list[Answer]:
     """The trials of a search; raises `RunFailed` when there are none."""
     steps = answer.get("steps")
-    found: list[Answer] = steps if isinstance(steps, list) else []
-    if not found:
+    trials: list[Answer] = steps if isinstance(steps, list) else []
+    if not trials:
         raise RunFailed("the search made no trial")
-    return found
+    return trials
 
 
 def loss_at(steps: Sequence[Answer], rate_pps: object) -> float | None:

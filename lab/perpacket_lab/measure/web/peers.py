@@ -17,7 +17,7 @@ from perpacket.advise.twin import BLOCKS
 from perpacket.errors import RunFailed
 from perpacket.measure.hosts.contract import Host
 from perpacket.measure.hosts.local import free_ports
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 
 PeerKind = Literal["nginx", "apache", "apache-worker", "apache-prefork"]
 
@@ -151,7 +151,7 @@ def find(host: Host, kind: PeerKind) -> list[str]:
 def prepare(
     host: Host,
     kind: PeerKind,
-    plan: Plan,
+    plan: WebPlan,
     root: str,
     folder: str,
     certificate: tuple[str, str] = ("", ""),
@@ -162,13 +162,13 @@ def prepare(
 
     Raises `RunFailed` when the server is not installed.
     """
-    found = find(host, kind)
-    if not found:
+    program = find(host, kind)
+    if not program:
         raise RunFailed(lack(host, kind))
     (port,) = free_ports(1)
     file = f"{folder}/{kind}.conf"
     configuration = _nginx if kind == "nginx" else _apache
-    text = configuration(host, plan, root, folder, port, found)
+    text = configuration(host, plan, root, folder, port, program)
     if plan.tls_key:
         text = with_tls(text, *certificate)
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as local:
@@ -176,9 +176,9 @@ def prepare(
         local.flush()
         host.put(Path(local.name), file)
     if kind == "nginx":
-        command = [found[0], "-p", folder, "-c", file, "-e", "stderr"]
+        command = [program[0], "-p", folder, "-c", file, "-e", "stderr"]
     else:
-        command = [found[0], "-D", "FOREGROUND", "-f", file]
+        command = [program[0], "-D", "FOREGROUND", "-f", file]
     scheme = "https" if plan.tls_key else "http"
     return command, f"{scheme}://{host.address}:{port}"
 
@@ -209,12 +209,12 @@ def with_tls(configuration: str, certificate: str, key: str) -> str:
     ).replace(" backlog=4096;", " ssl backlog=4096;")
 
 
-def processes_of(plan: Plan) -> int:
+def processes_of(plan: WebPlan) -> int:
     """The processes of Apache's MPM prefork besides the first: a process for every client."""
     return max(LEAST_THREADS, max(plan.connections, plan.users) + MORE_WORKERS)
 
 
-def _nginx(host: Host, plan: Plan, root: str, folder: str, port: int, _found: list[str]) -> str:
+def _nginx(host: Host, plan: WebPlan, root: str, folder: str, port: int, _found: list[str]) -> str:
     text = NGINX.format(
         workers=len(host.cpus),
         masks=" ".join(f"{1 << cpu:b}" for cpu in host.cpus),
@@ -228,7 +228,9 @@ def _nginx(host: Host, plan: Plan, root: str, folder: str, port: int, _found: li
     return with_directives(text, plan.server_options.replace("{folder}", folder))
 
 
-def _apache(host: Host, plan: Plan, root: str, folder: str, port: int, found: list[str]) -> str:
+def _apache(
+    host: Host, plan: WebPlan, root: str, folder: str, port: int, modules: list[str]
+) -> str:
     mpm = MPM[plan.server_kind] if plan.server_kind in MPM else MPM["apache"]
     clients = max(plan.connections, plan.users)
     if mpm == "prefork":
@@ -241,7 +243,7 @@ def _apache(host: Host, plan: Plan, root: str, folder: str, port: int, found: li
         mpm=mpm,
         pool=pool,
         group=_group_of_nobody(host),
-        modules=found[1],
+        modules=modules[1],
         folder=folder,
         address=host.address,
         port=port,

@@ -14,7 +14,7 @@ from perpacket.measure.hosts.record import own_name, remove_folders
 from perpacket_lab.measure.host_files import PREFIX, QUICK_S, SLOW_S, made_folder, output_of
 from perpacket_lab.measure.programs import command as agent_command
 from perpacket_lab.measure.web import web_programs
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 
 TRACE_NAME = "requests.log"
 TRACE_SEED = 1
@@ -24,7 +24,7 @@ NO_FILES = "none"
 """The file set of a load without files."""
 
 
-class Files:
+class ServedFiles:
     """The folders of the file sets and the traces, by host."""
 
     def __init__(self, folders: dict[str, str], traces: frozenset[str]) -> None:
@@ -36,22 +36,22 @@ class Files:
         """The study's folder on a host."""
         return self._folders[host.name]
 
-    def root(self, host: Host, plan: Plan) -> str:
+    def root(self, host: Host, plan: WebPlan) -> str:
         """The folder that the server serves for this plan."""
         return f"{self._folders[host.name]}/{set_name(plan)}"
 
-    def certificate(self, host: Host, plan: Plan) -> tuple[str, str]:
+    def certificate(self, host: Host, plan: WebPlan) -> tuple[str, str]:
         """The files of the certificate and the key of a plan with TLS."""
         stem = f"{self._folders[host.name]}/{plan.tls_key}"
         return f"{stem}.crt", f"{stem}.key"
 
-    def trace(self, host: Host, plan: Plan) -> str:
+    def trace(self, host: Host, plan: WebPlan) -> str:
         """The trace that a client replays; empty for a plan without one."""
         name = trace_name(plan)
         return f"{self._folders[host.name]}/{name}" if name in self._traces else ""
 
 
-def set_name(plan: Plan) -> str:
+def set_name(plan: WebPlan) -> str:
     """The name of a plan's file set; plans with the same name share the files."""
     match plan.kind:
         case "specweb99":
@@ -64,7 +64,7 @@ def set_name(plan: Plan) -> str:
             return kind
 
 
-def trace_name(plan: Plan) -> str:
+def trace_name(plan: WebPlan) -> str:
     """The file name of a plan's trace; plans with the same name replay the same trace."""
     if not plan.trace:
         return f"{plan.trace_requests}-{TRACE_NAME}"
@@ -73,7 +73,7 @@ def trace_name(plan: Plan) -> str:
 
 
 @contextmanager
-def file_sets(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
+def file_sets(testbed: Testbed, plans: Sequence[WebPlan]) -> Iterator[ServedFiles]:
     """The files of the plans on the server and its clients, removed afterwards.
 
     They are made before the first run, because writing half a gigabyte takes longer than a run.
@@ -90,11 +90,11 @@ def file_sets(testbed: Testbed, plans: Sequence[Plan]) -> Iterator[Files]:
             _make_set(testbed.server, folders[testbed.server.name], name, of_set)
         for key in sorted({plan.tls_key for plan in plans if plan.tls_key}):
             _make_certificate(testbed.server, f"{folders[testbed.server.name]}/{key}", key)
-        yield Files(folders, traces)
+        yield ServedFiles(folders, traces)
 
 
 def _make_traces(
-    hosts: Sequence[Host], folders: dict[str, str], plans: Sequence[Plan]
+    hosts: Sequence[Host], folders: dict[str, str], plans: Sequence[WebPlan]
 ) -> frozenset[str]:
     """Put each trace on every host; returns the names of the traces."""
     wanted = {trace_name(plan): plan for plan in plans if plan.kind == "trace"}
@@ -115,7 +115,7 @@ def _make_traces(
     return frozenset(wanted)
 
 
-def _make_set(server: Host, folder: str, name: str, plans: Sequence[Plan]) -> None:
+def _make_set(server: Host, folder: str, name: str, plans: Sequence[WebPlan]) -> None:
     """Make one file set on the server's host."""
     plan, into = plans[0], f"{folder}/{name}"
     output_of(server, ["mkdir", "-p", into], QUICK_S)

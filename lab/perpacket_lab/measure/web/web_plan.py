@@ -18,7 +18,7 @@ SEGMENT_BYTES = 1460
 """The size of a write of the bulk sender, so that each fills a segment: TR05-450, section 5.1."""
 
 
-class Plan(RunPlan):
+class WebPlan(RunPlan):
     """A run of a web server or the bulk sender."""
 
     kind: LoadKind = Field(alias="load.kind")

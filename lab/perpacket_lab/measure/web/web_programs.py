@@ -9,7 +9,7 @@ from perpacket.measure.hosts.contract import Host
 from perpacket_lab.measure.applications import application_file
 from perpacket_lab.measure.applications.sessions import is_untrusted
 from perpacket_lab.measure.programs import bulk_sender, command, words_of
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 
 WARMING_CLIENTS = 8
 """Clients that warm an application up."""
@@ -25,7 +25,7 @@ REPORT_PATH = "/.perpacket/report"
 
 
 def serve_web(
-    host: Host, plan: Plan, root: str, certificate: tuple[str, str] = ("", "")
+    host: Host, plan: WebPlan, root: str, certificate: tuple[str, str] = ("", "")
 ) -> list[str]:
     """The server under test, on a port of its own choice.
 
@@ -53,7 +53,7 @@ def serve_web(
 
 
 def load_http(
-    host: Host, plan: Plan, url: str, part: tuple[int, int], seed: int, trace: str
+    host: Host, plan: WebPlan, url: str, part: tuple[int, int], seed: int, trace: str
 ) -> list[str]:
     """Load on a web server; `part` is this client's number, from 1, and the number of clients.
 
@@ -98,30 +98,30 @@ def load_http(
     )
 
 
-def application(plan: Plan, host: Host) -> list[str]:
+def application(plan: WebPlan, host: Host) -> list[str]:
     """The command that runs a prepared application on a host of this machine."""
     module = "perpacket_lab.measure.applications.__main__"
     return [sys.executable, "-m", module, plan.application, host.address]
 
 
-def warm_up(host: Host, plan: Plan, url: str) -> list[str]:
+def warm_up(host: Host, plan: WebPlan, url: str) -> list[str]:
     """A load on an application before its first run, which checks every answer."""
     duration_s = application_file.load(plan.application).application.warmup_s
     options = {**_clients_of(plan), "clients": WARMING_CLIENTS, "duration": duration_s}
     return command(host, "load http", url=url, quiet=True, **options)
 
 
-def _clients_of(plan: Plan) -> dict[str, object]:
+def _clients_of(plan: WebPlan) -> dict[str, object]:
     definition = application_file.load(plan.application)
     return {"application": str(definition.sessions), "insecure": is_untrusted(definition)}
 
 
-def load_path(plan: Plan) -> str:
+def load_path(plan: WebPlan) -> str:
     """The path of a load of one file; other loads choose their paths."""
     return f"/{file_name(plan.size_bytes)}" if plan.kind == "file" else "/"
 
 
-def present_path(plan: Plan) -> str:
+def present_path(plan: WebPlan) -> str:
     """A path that every server of a plan's files answers with status 200, or the root."""
     return {"surge": SURGE_PATH, "webstone": WEBSTONE_PATH}.get(plan.kind) or load_path(plan)
 
@@ -136,7 +136,7 @@ def _part_of(whole: int, index: int, count: int) -> int:
     return max(1, whole * index // count - whole * (index - 1) // count)
 
 
-def _window(plan: Plan, host: Host) -> dict[str, object]:
+def _window(plan: WebPlan, host: Host) -> dict[str, object]:
     cpus = cpu_lists.ranges(host.cpus)
     return {"warmup": plan.warmup_s, "duration": plan.load_s, "cpus": cpus}
 
@@ -147,7 +147,7 @@ def stream_far_end(host: Host) -> list[str]:
     return command(host, "load stream", listen=f"{host.address}:0", cpus=cpus)
 
 
-def stream_sender(host: Host, plan: Plan, to: str, part: tuple[int, int]) -> list[str]:
+def stream_sender(host: Host, plan: WebPlan, to: str, part: tuple[int, int]) -> list[str]:
     """The bulk sender under test: one per far end, with its part of the connections."""
     index, count = part
     connections = _part_of(plan.connections, index, count)

@@ -20,9 +20,9 @@ from perpacket_lab.measure.measured_run import (
     POLL_S,
     READY_S,
     MeasuredRun,
+    MeasuredWindow,
     Measurement,
     MonitoredProcess,
-    Window,
     profiled_window,
     ready,
     started,
@@ -37,8 +37,8 @@ from perpacket_lab.measure.programs import (
     last_error,
 )
 from perpacket_lab.measure.web import peers, web_programs
-from perpacket_lab.measure.web.served_files import Files
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.served_files import ServedFiles
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.measure.web.web_summary import RunReports, summarize
 
 POOLS = ("threads", "processes")
@@ -55,7 +55,7 @@ LISTENING_URL = r"listening on (https?://\S+)"
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class RunningApplication:
     """A running application: the process that started its programs, and the URL of its pages."""
 
     monitored: MonitoredProcess
@@ -69,15 +69,15 @@ class WebSetup:
     direct: Testbed
     delayed: Testbed | None
     """The same hosts with a link that adds latency; `None` if nothing can add it."""
-    files: Files
-    applications: Mapping[str, Application] = field(default_factory=dict)
+    files: ServedFiles
+    applications: Mapping[str, RunningApplication] = field(default_factory=dict)
     """The running applications by name; they run until the end of the study."""
     by_processors: Mapping[int, Testbed] = field(default_factory=dict)
     """Testbeds whose server has another number of processors."""
     may_sample: bool = True
     """Whether the kernel permits sampling of the server's processors."""
 
-    def testbed(self, plan: Plan) -> Testbed:
+    def testbed(self, plan: WebPlan) -> Testbed:
         """The testbed of a plan, with its latency and acknowledgments.
 
         Setting the latency again restarts the network's report, which is then about one run.
@@ -93,7 +93,7 @@ class WebSetup:
         return testbed
 
 
-class WebRun(MeasuredRun[Plan, WebSetup]):
+class WebRun(MeasuredRun[WebPlan, WebSetup]):
     """A prepared run of a web server or the bulk sender."""
 
     def measure(self, setup: WebSetup) -> Measurement:
@@ -110,7 +110,7 @@ class WebRun(MeasuredRun[Plan, WebSetup]):
         return summarize(self.plan, reports), reports.raw()
 
 
-def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
+def _web(testbed: Testbed, files: ServedFiles, run: WebRun) -> RunReports:
     """A web server under load from every client."""
     plan, server = run.plan, testbed.server
     root = files.root(server, plan)
@@ -146,7 +146,7 @@ def _web(testbed: Testbed, files: Files, run: WebRun) -> RunReports:
         return _reports(testbed, window, loads, report)
 
 
-def _with_window(plan: Plan, run: WebRun, server: Host, monitored: MonitoredProcess) -> Plan:
+def _with_window(plan: WebPlan, run: WebRun, server: Host, monitored: MonitoredProcess) -> WebPlan:
     """The plan with a window for its number of requests, at the present rate of the load."""
     if not plan.requests:
         return plan
@@ -160,7 +160,7 @@ def _with_window(plan: Plan, run: WebRun, server: Host, monitored: MonitoredProc
 
 
 @contextmanager
-def running_application(plan: Plan, testbed: Testbed) -> Iterator[Application]:
+def running_application(plan: WebPlan, testbed: Testbed) -> Iterator[RunningApplication]:
     """The application of a plan, warmed up and checked, which runs within the context.
 
     Raises `RunFailed` if over one answer in a thousand is wrong.
@@ -172,11 +172,11 @@ def running_application(plan: Plan, testbed: Testbed) -> Iterator[Application]:
         done = client.run(web_programs.warm_up(client, plan, url), timeout_s=APPLICATION_READY_S)
         if done.returncode:
             raise RunFailed(f"{plan.application}: {last_error(done)}")
-        yield Application(monitored, url)
+        yield RunningApplication(monitored, url)
 
 
 def _application(
-    testbed: Testbed, files: Files, run: WebRun, application: Application
+    testbed: Testbed, files: ServedFiles, run: WebRun, application: RunningApplication
 ) -> RunReports:
     """A running application under the load of its clients."""
     server, monitored = testbed.server, application.monitored
@@ -191,7 +191,7 @@ def _application(
         return _reports(testbed, window, [client.stopped() for client in clients], None)
 
 
-def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[str], str]:
+def _foreign(server: Host, files: ServedFiles, plan: WebPlan, root: str) -> tuple[list[str], str]:
     """The command of another server than `serve web`, and its URL."""
     if plan.server_kind == "perpacket":
         return foreign_server(server, plan.server_command, root), foreign_url(
@@ -202,7 +202,7 @@ def _foreign(server: Host, files: Files, plan: Plan, root: str) -> tuple[list[st
 
 
 def _client_commands(
-    testbed: Testbed, files: Files, run: WebRun, url: str
+    testbed: Testbed, files: ServedFiles, run: WebRun, url: str
 ) -> Iterator[tuple[Host, list[str]]]:
     """The load of each client: its part of the connections, the users and the trace."""
     count = len(testbed.clients)
@@ -264,7 +264,7 @@ def _stream(testbed: Testbed, run: WebRun) -> RunReports:
 
 
 def _reports(
-    testbed: Testbed, window: Window, loads: Sequence[Answer], server: Answer | None
+    testbed: Testbed, window: MeasuredWindow, loads: Sequence[Answer], server: Answer | None
 ) -> RunReports:
     return RunReports(
         profile=window.profile,

@@ -20,7 +20,7 @@ from perpacket.measure.hosts.processor_division import with_server
 from perpacket_lab.measure.applications import application_file, preparation
 from perpacket_lab.measure.host_runner import (
     CONNECTING_LATENCY_US,
-    MeasuredRunner,
+    HostRunner,
     ProbeResult,
     check_agents,
     check_server_commands,
@@ -33,7 +33,7 @@ from perpacket_lab.measure.host_runner import (
 from perpacket_lab.measure.plan import named, validated
 from perpacket_lab.measure.web import peers
 from perpacket_lab.measure.web.served_files import file_sets
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 from perpacket_lab.measure.web.web_run import WebRun, WebSetup, running_application
 from perpacket_lab.study.point import Point
 from perpacket_lab.study.runner_interfaces import SetupDescription
@@ -47,10 +47,10 @@ COUNTERS = "pmu"
 LAYERLESS = ("accounts", "any")
 """Events of plans that need no layers."""
 
-OpenTestbed = Callable[[Plan], AbstractContextManager[Testbed]]
+OpenTestbed = Callable[[WebPlan], AbstractContextManager[Testbed]]
 
 
-def open_web_testbed(plan: Plan) -> AbstractContextManager[Testbed]:
+def open_web_testbed(plan: WebPlan) -> AbstractContextManager[Testbed]:
     """The testbed of a plan, whose server has the plan's number of processors.
 
     Raises `MachineLacks` if there is none.
@@ -60,10 +60,10 @@ def open_web_testbed(plan: Plan) -> AbstractContextManager[Testbed]:
     return open_testbed(plan, with_server(plan.processors) if plan.processors else None)
 
 
-class WebRunner(MeasuredRunner[WebSetup]):
+class WebRunner(HostRunner[WebSetup]):
     """Prepares runs of web servers and the bulk sender."""
 
-    plan_type: ClassVar[type[Plan]] = Plan
+    plan_type: ClassVar[type[WebPlan]] = WebPlan
     run_type: ClassVar[type[WebRun]] = WebRun
 
     def __init__(self, open_testbed: OpenTestbed | None = None) -> None:
@@ -98,15 +98,19 @@ class WebRunner(MeasuredRunner[WebSetup]):
             files = stack.enter_context(file_sets(direct, possible))
             applications = {
                 plan.application: stack.enter_context(running_application(plan, direct))
-                for plan in {one.application: one for one in possible if one.application}.values()
+                for plan in {
+                    plan.application: plan for plan in possible if plan.application
+                }.values()
             }
             may = may_sample(known, possible)
             setup = WebSetup(direct, delayed, files, applications, others, may)
             with self.using(setup):
-                found = facts(direct, known, limits_of(others, direct), delayed)
-                yield SetupDescription(identity(direct, delayed), found, left_out)
+                known_facts = facts(direct, known, limits_of(others, direct), delayed)
+                yield SetupDescription(identity(direct, delayed), known_facts, left_out)
 
-    def _with_latency(self, stack: ExitStack, plans: Iterable[Plan]) -> tuple[Testbed | None, str]:
+    def _with_latency(
+        self, stack: ExitStack, plans: Iterable[WebPlan]
+    ) -> tuple[Testbed | None, str]:
         """The testbed with latency, where a plan needs it, or the reason why there is none."""
         plan = next((plan for plan in plans if plan.network == "delayed"), None)
         if plan is None:
@@ -119,17 +123,17 @@ class WebRunner(MeasuredRunner[WebSetup]):
         return delayed, ""
 
     def _by_processors(
-        self, stack: ExitStack, first: Plan, plans: Iterable[Plan]
+        self, stack: ExitStack, first: WebPlan, plans: Iterable[WebPlan]
     ) -> tuple[dict[int, Testbed], dict[int, str]]:
         """Testbeds by the server's number of processors, and why there is none for a number."""
-        found, lacks = {}, {}
+        testbeds, lacks = {}, {}
         for count in sorted({plan.processors for plan in plans} - {0}):
             try:
                 plan = first.model_copy(update={"processors": count})
-                found[count] = stack.enter_context(self._open(plan))
+                testbeds[count] = stack.enter_context(self._open(plan))
             except MachineLacks as error:
                 lacks[count] = str(error)
-        return found, lacks
+        return testbeds, lacks
 
 
 def check_reachable(url: str, address: str) -> None:
@@ -173,7 +177,7 @@ class Lacks:
 
 
 def impossible(
-    plans: Mapping[str, Plan], lacks: Lacks, server: Host, known: ProbeResult
+    plans: Mapping[str, WebPlan], lacks: Lacks, server: Host, known: ProbeResult
 ) -> dict[str, str]:
     """The points that cannot run here, and why."""
     kinds = {plan.server_kind for plan in plans.values() if plan.is_web}
@@ -203,7 +207,7 @@ def impossible(
     return reasons
 
 
-def _lack_of_quickack(direct: Testbed, plans: Iterable[Plan]) -> str:
+def _lack_of_quickack(direct: Testbed, plans: Iterable[WebPlan]) -> str:
     """The reason why clients cannot acknowledge each frame, if a plan needs it; else empty."""
     if all(plan.acknowledgments != "each" for plan in plans):
         return ""
@@ -215,13 +219,13 @@ def _lack_of_quickack(direct: Testbed, plans: Iterable[Plan]) -> str:
     return ""
 
 
-def _lack_of_uring(server: Host, plans: Iterable[Plan], known: ProbeResult) -> str:
+def _lack_of_uring(server: Host, plans: Iterable[WebPlan], known: ProbeResult) -> str:
     """The reason why the server's machine cannot run `uring`, if a plan has it; else empty."""
     wanted = any(plan.architecture == "uring" and not plan.is_foreign for plan in plans)
     return f"{server.name} has no io_uring" if wanted and "io_uring" in known.lacking else ""
 
 
-def _lack_of_perf(server: Host, plans: Iterable[Plan], known: ProbeResult) -> str:
+def _lack_of_perf(server: Host, plans: Iterable[WebPlan], known: ProbeResult) -> str:
     """The reason why layers cannot be measured there, if a plan needs them; else empty."""
     if known.may_sample or all(plan.profile_events in LAYERLESS for plan in plans):
         return ""
@@ -231,7 +235,7 @@ def _lack_of_perf(server: Host, plans: Iterable[Plan], known: ProbeResult) -> st
     )
 
 
-def _lack_of_application(plan: Plan) -> str:
+def _lack_of_application(plan: WebPlan) -> str:
     """The reason why the plan's application cannot run; empty if it can or there is none."""
     if not plan.application:
         return ""
@@ -244,7 +248,7 @@ def _lack_of_application(plan: Plan) -> str:
     return ""
 
 
-def _lack_of_descriptors(plan: Plan) -> str:
+def _lack_of_descriptors(plan: WebPlan) -> str:
     """The reason why a process cannot open the plan's connections here; empty if it can.
 
     The agents on machines over ssh check the limits there.

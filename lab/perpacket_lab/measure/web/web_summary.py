@@ -30,7 +30,7 @@ from perpacket_lab.measure.summary import (
     timed_layers,
     worst,
 )
-from perpacket_lab.measure.web.web_plan import Plan
+from perpacket_lab.measure.web.web_plan import WebPlan
 
 ERRORS_MOST = 0.01
 """In SPECweb99 a connection conforms if it has under 1 % errors. A run with more is not SPECweb99's
@@ -57,15 +57,15 @@ class RunReports:
 
     def raw(self) -> dict[str, object]:
         """The complete reports; the keys become parts of file names."""
-        found: dict[str, object] = {"profile": self.profile, "load": list(self.loads)}
+        reports: dict[str, object] = {"profile": self.profile, "load": list(self.loads)}
         if self.server is not None:
-            found["server"] = self.server
+            reports["server"] = self.server
         if self.network is not None:
-            found["network"] = self.network
-        return found
+            reports["network"] = self.network
+        return reports
 
 
-def summarize(plan: Plan, reports: RunReports) -> dict[str, object]:
+def summarize(plan: WebPlan, reports: RunReports) -> dict[str, object]:
     """The observation; raises `RunFailed` when a report lacks a required value."""
     profile = reports.profile
     result: dict[str, object] = of_profile(profile)
@@ -99,36 +99,36 @@ def summarize(plan: Plan, reports: RunReports) -> dict[str, object]:
     return result | {"doubts": _doubts(plan, reports, result)}
 
 
-def _rates(plan: Plan, loads: Sequence[Answer]) -> dict[str, object]:
+def _rates(plan: WebPlan, loads: Sequence[Answer]) -> dict[str, object]:
     """The results of the clients, or of the sender, over all of them."""
-    found: dict[str, object] = {}
+    rates: dict[str, object] = {}
     for name in RATES:
         values = [number(load[name]) for load in loads if load.get(name) is not None]
         if values:
-            found[name] = sum(values)
-    if "goodput_bps" in found:
-        found["goodput_mbps"] = number(found.pop("goodput_bps")) / 1e6
-    found["client_cpu_s"] = sum(
+            rates[name] = sum(values)
+    if "goodput_bps" in rates:
+        rates["goodput_mbps"] = number(rates.pop("goodput_bps")) / 1e6
+    rates["client_cpu_s"] = sum(
         number(load.get("client_cpu_s", load.get("cpu_s", 0))) for load in loads
     )
     if plan.is_web:
         requests = sum_of(loads, "requests")
         errors = sum(sum(map(number, numbers(load.get("errors")).values())) for load in loads)
-        found["error_share"] = errors / (requests + errors) if requests + errors else 0.0
-        found["connections_per_s"] = sum(
+        rates["error_share"] = errors / (requests + errors) if requests + errors else 0.0
+        rates["connections_per_s"] = sum(
             number(load["connections_opened"]) / number(load["duration_s"])
             for load in loads
             if load.get("connections_opened") is not None and load.get("duration_s")
         )
-        found["latency_us"] = worst([load.get("latency_us") for load in loads])
+        rates["latency_us"] = worst([load.get("latency_us") for load in loads])
         conforming = [load["conforming"] for load in loads if load.get("conforming") is not None]
         if conforming and plan.kind == "specweb99":
-            found["conforming"] = sum(number(value) for value in conforming)
+            rates["conforming"] = sum(number(value) for value in conforming)
     else:
         for name in ("segments", "retransmissions"):
-            found[name] = sum_of(loads, name)
-        found["rtt_us"] = worst([load.get("rtt_us") for load in loads])
-    return found
+            rates[name] = sum_of(loads, name)
+        rates["rtt_us"] = worst([load.get("rtt_us") for load in loads])
+    return rates
 
 
 def _cpu_us_per_request(result: Mapping[str, object]) -> float | None:
@@ -146,7 +146,7 @@ def _segments(profile: Answer) -> float:
     return sum(number(packets.get(way, 0)) for way in ways) or frames(profile)
 
 
-def _doubts(plan: Plan, reports: RunReports, result: Mapping[str, object]) -> dict[str, bool]:
+def _doubts(plan: WebPlan, reports: RunReports, result: Mapping[str, object]) -> dict[str, bool]:
     """The doubts of the run."""
     rate_kept = True
     if plan.rate_mbps and not plan.is_web:

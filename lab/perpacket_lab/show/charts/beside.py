@@ -221,8 +221,8 @@ def source_of(terms: Terms) -> pl.Expr:
 
 def _padded_extent(frame: pl.DataFrame, columns: tuple[str, ...]) -> list[float]:
     """The least and the greatest number of the columns, with a margin of 3 % on both sides."""
-    found = frame.select(pl.col(*columns)).unpivot()["value"].drop_nulls().to_list()
-    least, greatest = (min(found), max(found)) if found else (0.0, 1.0)
+    values = frame.select(pl.col(*columns)).unpivot()["value"].drop_nulls().to_list()
+    least, greatest = (min(values), max(values)) if values else (0.0, 1.0)
     margin = 0.03 * (greatest - least) or 0.05 * abs(greatest) or 1.0
     return [least - margin, greatest + margin]
 

@@ -23,13 +23,13 @@ def rows_of(figure: Figure, analysis: Analysis) -> Plot | None:
 
     A load for which no best changes were chosen has a row only in the figure's table.
     """
-    found = next((one for one in analysis.changes if one.figure == figure), None)
+    changes = next((change for change in analysis.changes if change.figure == figure), None)
     rows = (
-        [row for row in found.rows if row.detail.applied or not row.detail.is_chosen]
-        if found
+        [row for row in changes.rows if row.detail.applied or not row.detail.is_chosen]
+        if changes
         else []
     )
-    if found is None or not rows:
+    if changes is None or not rows:
         return None
     frame = pl.DataFrame(
         [
@@ -41,7 +41,7 @@ def rows_of(figure: Figure, analysis: Analysis) -> Plot | None:
     return Plot(
         lambda width: ratios.ratios(frame, title=figure.x_title, width=width),
         described(rows),
-        figure_table(found),
+        figure_table(changes),
     )
 
 

@@ -124,13 +124,13 @@ def mark_channels(
 ) -> dict[str, Any]:
     """The encodings of marks with one legend: shape, fill and stroke by the values of a field."""
     names = list(styles)
-    found: dict[str, Any] = {}
+    channels: dict[str, Any] = {}
     for index, channel in enumerate((alt.Shape, alt.Fill, alt.Stroke)):
         scale = alt.Scale(domain=names, range=[style[index] for style in styles.values()])
-        found[channel.__name__.lower()] = channel(
+        channels[channel.__name__.lower()] = channel(
             f"{field}:N", sort=names, title=None, scale=scale, legend=legend
         )
-    return found
+    return channels
 
 
 def line_legend(width: int, columns: int) -> alt.Legend:

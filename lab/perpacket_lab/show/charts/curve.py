@@ -93,17 +93,17 @@ def _several_columns(figure: Figure, analysis: Analysis) -> Plot | None:
 def relative_curves(figure: Figure, analysis: Analysis) -> Plot | None:
     """The ratios of quantities to their values at one level, with published changes as marks."""
     points = figure_points(analysis.study, figure)
-    found = relative.lines(figure, points, analysis.estimates, analysis.comparisons)
+    curves = relative.lines(figure, points, analysis.estimates, analysis.comparisons)
     records = [
         {
             **record_at(float(step.point.factors[figure.x]), step.ratio, line.title),
             "published": _published_ratio(step.published),
             "calibrated": False,
         }
-        for line in found
+        for line in curves
         for step in line.steps
     ]
-    ends = [f"{line.title}: {number(line.steps[-1].ratio.value)}" for line in found]
+    ends = [f"{line.title}: {number(line.steps[-1].ratio.value)}" for line in curves]
     description = f"The ratio of the last level to the first: {'; '.join(ends)}."
     return _plot(records, figure, analysis.terms, description)
 

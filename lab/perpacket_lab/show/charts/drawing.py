@@ -87,7 +87,7 @@ def _with_room(chart: Chart) -> str:
     larger = _with_font_sizes(chart.to_dict(), ROOM_FOR_FONTS)
     drawn = _render(larger, "transparent")
     return _FONT_SIZE.sub(
-        lambda found: f'font-size="{float(found[1]) / ROOM_FOR_FONTS:.4g}px"', drawn
+        lambda match: f'font-size="{float(match[1]) / ROOM_FOR_FONTS:.4g}px"', drawn
     )
 
 

@@ -34,12 +34,16 @@ MOST_BARS: Final = 16
 def bars_of(figure: Figure, analysis: Analysis) -> Plot | None:
     """The effects of a two-level design on a quantity; those that explain the most are first."""
     effects = analysis.summary.effects if analysis.summary else ()
-    found = next((one for one in effects if one.quantity == figure.y), None)
+    effects_of_figure = next((effect for effect in effects if effect.quantity == figure.y), None)
     # The mean explains no variation.
-    rows = [row for row in found.rows if row.detail.share is not None] if found else []
-    if found is None or not rows:
+    rows = (
+        [row for row in effects_of_figure.rows if row.detail.share is not None]
+        if effects_of_figure
+        else []
+    )
+    if effects_of_figure is None or not rows:
         return None
-    unit = f" ({found.unit})" if found.unit else ""
+    unit = f" ({effects_of_figure.unit})" if effects_of_figure.unit else ""
     x_title = f"effect on {figure.y}{unit}"
     return Plot(
         lambda width: effect_bars(rows_of(rows), x_title=x_title, width=width), described(rows)
@@ -79,13 +83,13 @@ def effect_bars(frame: pl.DataFrame, *, x_title: str, width: int = WIDE) -> alt.
     ends, null if it has none), `verdict` (`SHOWN` or `NOT_SHOWN`).
     """
     names = frame["effect"].to_list()
-    verdicts = [one for one in (SHOWN, NOT_SHOWN) if one in frame["verdict"].to_list()]
+    verdicts = [verdict for verdict in (SHOWN, NOT_SHOWN) if verdict in frame["verdict"].to_list()]
     fills = {SHOWN: palette.BLUE.light, NOT_SHOWN: palette.PAPER.light}
     columns = chart_style.legend_columns(width, verdicts)
     fill = alt.Fill(
         "verdict:N",
         title=None,
-        scale=alt.Scale(domain=verdicts, range=[fills[one] for one in verdicts]),
+        scale=alt.Scale(domain=verdicts, range=[fills[verdict] for verdict in verdicts]),
         legend=chart_style.legend(width, columns, symbolStrokeColor=palette.BLUE.light),
     )
     y = alt.Y("effect:N", sort=names, title=None, axis=chart_style.row_axis(width))

@@ -53,7 +53,7 @@ def cells_of(figure: Figure, analysis: Analysis) -> Plot | None:
     cells: dict[tuple[float, float], Interval] = {}
     for point in figure_points(analysis.study, figure):
         levels = (level_of(point, figure.series or ""), level_of(point, figure.x))
-        down, across = (one if isinstance(one, int | float) else None for one in levels)
+        down, across = (level if isinstance(level, int | float) else None for level in levels)
         if point.name in means and down is not None and across is not None:
             cells[down, across] = means[point.name]
     if not cells:

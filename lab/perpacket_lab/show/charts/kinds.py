@@ -38,11 +38,11 @@ class Drawing:
 
 def draw(analysis: Analysis, prefix: str = "") -> list[Drawing]:
     """Every figure of the study, in its order; `prefix` starts their identifiers."""
-    found = [
+    drawings = [
         (figure, _drawing(f"{prefix}figure-{number}", figure, analysis))
         for number, figure in enumerate(analysis.study.figures, 1)
     ]
-    return [drawing for figure, drawing in found if drawing.wide or not figure.optional]
+    return [drawing for figure, drawing in drawings if drawing.wide or not figure.optional]
 
 
 def plot_of(figure: Figure, analysis: Analysis) -> Plot | None:
@@ -53,10 +53,10 @@ def plot_of(figure: Figure, analysis: Analysis) -> Plot | None:
 @cache
 def kinds() -> dict[str, Select]:
     """Every kind of figure, with the function that selects its rows."""
-    found: dict[str, Select] = {}
+    kinds: dict[str, Select] = {}
     for module in iter_modules(charts.__path__, f"{charts.__name__}."):
-        found |= getattr(import_module(module.name), "KINDS", {})
-    return found
+        kinds |= getattr(import_module(module.name), "KINDS", {})
+    return kinds
 
 
 def _drawing(identifier: str, figure: Figure, analysis: Analysis) -> Drawing:

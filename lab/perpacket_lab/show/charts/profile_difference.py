@@ -23,30 +23,30 @@ LEGIBLE_SHARE = 0.06
 """A rectangle of at least this share of the width shows its name."""
 
 
-def write_flame_graph(found: ProfileComparison, path: Path) -> None:
+def write_flame_graph(compared: ProfileComparison, path: Path) -> None:
     """Write `flame_graph` to a file; raises `OSError`."""
-    write_whole(path, flame_graph(found))
+    write_whole(path, flame_graph(compared))
 
 
-def flame_graph(found: ProfileComparison) -> str:
+def flame_graph(compared: ProfileComparison) -> str:
     """An SVG file: B's cost by layer and by kind of work, coloured by the difference to A.
 
     A rectangle's width is B's cost. Its colour is vermillion if B is dearer and blue if B is
     cheaper, and strongest at the largest difference.
     """
-    unit = f"{MEASURES[found.measure]} a {found.unit}"
+    unit = f"{MEASURES[compared.measure]} a {compared.unit}"
     return drawing.standalone(
-        chart(found),
+        chart(compared),
         title=f"Cost of B in {unit}, coloured by its difference to A",
-        description=headline(found),
+        description=headline(compared),
     )
 
 
-def chart(found: ProfileComparison, width: int = chart_style.WIDE) -> Chart:
+def chart(compared: ProfileComparison, width: int = chart_style.WIDE) -> Chart:
     """The cost by layer and kind of work, coloured by the difference; `width` is in CSS pixels."""
-    unit = f"{MEASURES[found.measure]} a {found.unit}"
-    cells = _rectangles(found)
-    widest = max((abs(float(str(one["difference"]))) for one in cells), default=0.0) or 1.0
+    unit = f"{MEASURES[compared.measure]} a {compared.unit}"
+    cells = _rectangles(compared)
+    widest = max((abs(float(str(cell["difference"]))) for cell in cells), default=0.0) or 1.0
     position = alt.X("begin:Q", title=unit, scale=alt.Scale(nice=False))
     base = alt.Chart(pl.DataFrame(cells)).encode(
         y=alt.Y("row:N", title=None, sort=["kinds", "layers", TOTAL])
@@ -73,9 +73,9 @@ def chart(found: ProfileComparison, width: int = chart_style.WIDE) -> Chart:
     return chart_style.styled(chart_style.fitted(drawn, width, 3 * ROW_PX))
 
 
-def _rectangles(found: ProfileComparison) -> list[dict[str, object]]:
+def _rectangles(compared: ProfileComparison) -> list[dict[str, object]]:
     """Rectangles from left to right: the total, its layers, and their kinds of work."""
-    whole = found.total.detail.second or 1.0
+    whole = compared.total.detail.second or 1.0
 
     def rectangle(
         row: str, name: str, begin: float, first: float, second: float
@@ -90,13 +90,13 @@ def _rectangles(found: ProfileComparison) -> list[dict[str, object]]:
             "is_wide": second / whole >= LEGIBLE_SHARE,
         }
 
-    rows = [rectangle(TOTAL, TOTAL, 0.0, found.total.detail.first, found.total.detail.second)]
+    rows = [rectangle(TOTAL, TOTAL, 0.0, compared.total.detail.first, compared.total.detail.second)]
     begin = 0.0
-    for layer in found.layers:
+    for layer in compared.layers:
         pair = layer.detail
         rows.append(rectangle("layers", layer.quantity, begin, pair.first, pair.second))
         inner = begin
-        for (name, kind), (first, second) in found.cells.items():
+        for (name, kind), (first, second) in compared.cells.items():
             if name == layer.quantity:
                 rows.append(rectangle("kinds", kind, inner, first, second))
                 inner += second

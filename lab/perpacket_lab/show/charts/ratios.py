@@ -24,7 +24,7 @@ WIDEST: Final = 2.0
 
 
 def ratio_chart(
-    found: Sequence[Claim[Pair]],
+    claims: Sequence[Claim[Pair]],
     *,
     quantity: str,
     width: int = chart_style.WIDE,
@@ -37,7 +37,7 @@ def ratio_chart(
             "ratio": ratio.value.value,
             **ratio.value.bounds(),
         }
-        for ratio in found
+        for ratio in claims
         if ratio.value is not None and ratio.quantity == quantity
     ]
     title = title or f"{quantity}: second run over the first"

@@ -34,7 +34,7 @@ def write_several(analyses: Sequence[Analysis], destination: Path) -> Path:
     from perpacket_lab.show.html.page import page_of, render
 
     alone = len(analyses) == 1
-    pages = [page_of(one, "" if alone else f"{one.study.name}-") for one in analyses]
+    pages = [page_of(analysis, "" if alone else f"{analysis.study.name}-") for analysis in analyses]
     write_whole(destination, render(*pages))
     return destination
 

@@ -104,7 +104,7 @@ class StudyRun(Result):
         from perpacket_lab.show import tables
 
         study, findings = self.analysis.study, self.analysis.findings
-        found = [
+        texts = [
             f"{each.value} {each.bounds} {each.subject}".replace("  ", " ")
             for each in findings.rows
         ]
@@ -113,7 +113,7 @@ class StudyRun(Result):
             (
                 markup.heading(study.title),
                 *map(markup.paragraph, parts),
-                markup.bullet_list(found),
+                markup.bullet_list(texts),
                 markup.table(tables.means_table(self.analysis)),
                 markup.paragraph(f"plot() draws these charts: {'; '.join(self.figures)}"),
             )

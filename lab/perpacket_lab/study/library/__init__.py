@@ -58,8 +58,8 @@ def experiments(name: str) -> tuple[str, ...]:
     """The names of a built-in study's experiments, including those that run on request."""
     path = _path(name)
     tables = read_content(path.read_text(encoding="utf-8"), path).get("experiment")
-    found = [table.get("name", "") for table in tables] if isinstance(tables, list) else []
-    return tuple(dict.fromkeys(filter(None, found)))
+    names_of = [table.get("name", "") for table in tables] if isinstance(tables, list) else []
+    return tuple(dict.fromkeys(filter(None, names_of)))
 
 
 def example(kind: str) -> str:
@@ -94,20 +94,20 @@ def of_points(study: str, points: tuple[Point, ...]) -> Study:
     return _limited(replace(shortest, command=f"perpacket study run {study}"), study, points)
 
 
-def _limited(found: Study, study: str, points: tuple[Point, ...]) -> Study:
+def _limited(whole: Study, study: str, points: tuple[Point, ...]) -> Study:
     """The study with the points of a run; raises `ConfigurationError` when it lacks one."""
     names = {point.name for point in points}
-    points_of_run = tuple(point for point in found.points if point.name in names)
+    points_of_run = tuple(point for point in whole.points if point.name in names)
     lacking = sorted(names - {point.name for point in points_of_run})
-    if found.name != study or lacking:
+    if whole.name != study or lacking:
         raise ConfigurationError(
-            f"study.toml of this run defines study {found.name}"
+            f"study.toml of this run defines study {whole.name}"
             + (f" without {', '.join(lacking)}" if lacking else f", not {study}"),
             parameter="study",
             value=study,
             hint="restore the file from a copy, or run the study again into another directory",
         )
-    return found.limited_to(points_of_run)
+    return whole.limited_to(points_of_run)
 
 
 def _path(name: str) -> Path:

@@ -147,8 +147,8 @@ class Connection:
             shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         except FileNotFoundError:
             return ""
-        found = re.search(r"^hostname (\S+)$", shown, re.MULTILINE)
-        return found[1] if found else ""
+        match = re.search(r"^hostname (\S+)$", shown, re.MULTILINE)
+        return match[1] if match else ""
 
     def _wait_until_open(self) -> None:
         """Wait until commands can share the connection."""
@@ -256,7 +256,7 @@ class RemoteProcess(LocalProcess):
             return super().stop(timeout_s)
 
 
-class Machine(ProcessHost):
+class RemoteMachine(ProcessHost):
     """A machine as a host; see `perpacket.measure.hosts.contract.Host`."""
 
     def __init__(self, name: str, connection: Connection, run: str) -> None:
@@ -384,7 +384,7 @@ class Machines(ClosingTestbed):
             raise ConfigurationError("clients: none given", "clients", "", "name at least one")
         remove_leftovers()
         self._record = Record()
-        self._hosts: list[Machine] = []
+        self._hosts: list[RemoteMachine] = []
         self._connections: dict[str, Connection] = {}
         try:
             self._record.write()
@@ -395,7 +395,7 @@ class Machines(ClosingTestbed):
                 if target not in self._connections:
                     socket = folder / str(number)
                     self._connections[target] = Connection(target, socket, ssh_options, run)
-                self._hosts.append(Machine(name, self._connections[target], run))
+                self._hosts.append(RemoteMachine(name, self._connections[target], run))
         except BaseException:
             self.take_down()
             raise

@@ -251,9 +251,9 @@ def requested_report(process: Process, timeout_s: float) -> dict[str, object] | 
     process.send_signal(signal.SIGUSR1)
     end_s = time.monotonic() + timeout_s
     while time.monotonic() < end_s and process.poll() is None:
-        found = documents(process.stdout)
-        if len(found) > seen:
-            return found[seen]
+        reports = documents(process.stdout)
+        if len(reports) > seen:
+            return reports[seen]
         time.sleep(0.01)
     return None
 
@@ -261,13 +261,13 @@ def requested_report(process: Process, timeout_s: float) -> dict[str, object] | 
 def documents(text: str) -> list[dict[str, object]]:
     """The complete JSON documents of a text, one after the other."""
     decoder = json.JSONDecoder()
-    found = []
+    texts = []
     rest = text.lstrip()
     while rest:
         try:
             document, end = decoder.raw_decode(rest)
         except ValueError:
             break
-        found.append(document)
+        texts.append(document)
         rest = rest[end:].lstrip()
-    return found
+    return texts

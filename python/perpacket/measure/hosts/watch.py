@@ -11,7 +11,7 @@ from typing import Self
 
 from perpacket.errors import ConfigurationError, PerpacketError
 from perpacket.measure import agent
-from perpacket.measure.hosts.machines import Connection, Machine
+from perpacket.measure.hosts.machines import Connection, RemoteMachine
 from perpacket.measure.hosts.process import LocalProcess, documents
 from perpacket.measure.hosts.record import Record, remove_leftovers
 
@@ -56,7 +56,7 @@ class Watched:
         try:
             socket = record.sockets / str(number)
             self.connection = Connection(self.target, socket, ssh, record.run)
-            machine = Machine(f"host{number}", self.connection, record.run)
+            machine = RemoteMachine(f"host{number}", self.connection, record.run)
             self._clock = clock_of(self.connection)
             words = agent.run("profile", {**options, "format": "json", "quiet": True})
             self._process = machine.open([machine.agent(), *words], None)
@@ -73,8 +73,8 @@ class Watched:
         is_over = self.is_over
         if self._process is not None:
             self._text += self._process.drained()
-            if found := documents(self._text):
-                self._window = found[-1]
+            if reports := documents(self._text):
+                self._window = reports[-1]
                 self._text = self._text.rpartition("\n")[2]
             if is_over and self._process.poll() != 0 and not self._error:
                 words = self._process.stderr.strip().partition("\n")[0].removeprefix("error: ")
@@ -132,8 +132,8 @@ class Watch:
     def close(self) -> None:
         """Stop all agents and close all connections."""
         with ThreadPoolExecutor(len(self.hosts)) as pool:
-            for one in [pool.submit(host.close) for host in self.hosts]:
-                one.result()
+            for closing in [pool.submit(host.close) for host in self.hosts]:
+                closing.result()
         self._record.take_down()
 
     def __enter__(self) -> Self:
