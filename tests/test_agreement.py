@@ -184,7 +184,9 @@ def invented(runner: Runner, *only: str, lack: str = "") -> Study:
     """The study with invented runs; `lack` is what the emulator lacks."""
     emulator = Runner(runner.log, lack, "emulated")
     study = library.find("agreement", only=only)
-    return replace(study, runner=runner, measured_runner=runner, emulator=emulator)
+    emulated = {point.name for point in study.points if point.factors["way"] == "emulated"}
+    divided = Divided(runner, emulator, frozenset(emulated))
+    return replace(study, runner=runner, measured_runner=divided)
 
 
 def by_pair(contrasts: list[MethodComparison]) -> dict[tuple[str, str, str], MethodComparison]:

@@ -15,6 +15,7 @@ from perpacket.analysis.claim import Verdict
 from perpacket.analysis.statistics import Interval
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError
+from perpacket_lab import api
 from perpacket_lab.analysis import published_score, region_order
 from perpacket_lab.analysis.analysis import analyze
 from perpacket_lab.analysis.published_comparison import compare
@@ -77,13 +78,19 @@ def test_the_default_length_takes_at_most_ten_minutes(name: str) -> None:
     assert expected_ms * len(study.seeds) <= LONGEST_MS.get(name, 600_000)
 
 
-def test_the_expected_time_is_in_seconds_for_a_short_study_and_in_minutes_for_a_long_one() -> None:
+def test_the_expected_time_is_in_seconds_for_a_short_study_and_in_minutes_for_a_long_one(
+    tmp_path: Path,
+) -> None:
     from perpacket_lab.cli.study_verbs import remaining_time
 
     study = library.find("breakdown", only=("ab",))
-    short = remaining_time(study, (1,), (("run.duration_s", "1"), ("run.warmup_s", "0")))
+
+    def planned(count: int, overrides: dict[str, str]) -> start.PlannedRun:
+        return api.plan_study(study, tmp_path / "run", count, overrides=overrides)
+
+    short = remaining_time(planned(1, {"run.duration_s": "1", "run.warmup_s": "0"}))
     assert short.startswith("about 5 s of measurement: 3 points, once each")
-    long = remaining_time(study, (1, 2), (("run.duration_s", "600"),))
+    long = remaining_time(planned(2, {"run.duration_s": "600"}))
     assert long.startswith("about 60 min of measurement: 3 points, 2 times each")
 
 

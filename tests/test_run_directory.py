@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ from perpacket.errors import (
     StudyError,
 )
 from perpacket.whole_file import write_whole
-from perpacket_lab.run import configuration_file, environment, start
+from perpacket_lab import api
+from perpacket_lab.run import configuration_file, environment, observation_file, start
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.run.progress import Progress
 from perpacket_lab.run.simulated_runs import execute
@@ -129,6 +131,36 @@ def test_the_table_has_a_row_for_each_run_with_factors_and_dotted_names(tmp_path
     assert {"point", "configuration", "seed", "connections", "order"} <= set(table.columns)
     assert {"requests_per_s", "layers.tcp.cycles_per_packet", "timing.wall_s"} <= set(table.columns)
     assert table.select("point", "seed").is_unique().all()
+
+
+def test_each_observation_of_a_run_is_read_and_checked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def counted(file: Path, *arguments: Any) -> observation_file.RunObservation:
+        read.append(file)
+        return original(file, *arguments)
+
+    original = observation_file.read
+    monkeypatch.setattr(observation_file, "read", counted)
+    made = api.run_study(make_study(), tmp_path / "run")
+    assert made.analysis.run.observed == len(POINTS) * len(SEEDS)
+    assert (tmp_path / "run" / "observations.parquet").is_file()
+    files = [file for file in read if file.exists()]
+    assert sorted(files) == sorted((tmp_path / "run" / "observations").iterdir())
+
+
+def test_an_observation_that_changed_is_read_again(tmp_path: Path) -> None:
+    directory = start.run(make_study(), tmp_path / "run")
+    file = directory.observation_path("W-0", 1)
+    before = directory.read_observations()
+    content = json.loads(file.read_text())
+    content["result"]["requests_per_s"] = 1.5
+    write_whole(file, json.dumps(content))
+    after = directory.read_observations()
+    assert [row.result for row in before[1:]] == [row.result for row in after[1:]]
+    assert after[0].result["requests_per_s"] == 1.5
 
 
 def test_the_timeline_is_stored_only_for_the_first_seed(tmp_path: Path) -> None:

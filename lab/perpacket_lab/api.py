@@ -16,8 +16,8 @@ from perpacket.results import Result
 from perpacket_lab import simulation
 from perpacket_lab.analysis import run_comparison
 from perpacket_lab.analysis.analysis import analyze
-from perpacket_lab.run import parameter_check, start
-from perpacket_lab.run.directory import RunDirectory
+from perpacket_lab.run import parameter_check, start, table_file
+from perpacket_lab.run.directory import TABLE, RunDirectory
 from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.show.notebook.emulated import EmulatedRun
 from perpacket_lab.show.notebook.simulated import SimulatedRun
@@ -104,21 +104,43 @@ def run_study(
     by name) select parts of a study that is read here. Each point runs `replications` times, the
     first time with `seed`; both are those of the study by default. `overrides` are added to every
     point. `workers` is the number of simulations at the same time. Raises what
-    `parameter_check.found` and `start.run` raise.
+    `parameter_check.study_of`, `start.plan` and `start.PlannedRun.run` raise.
     """
     if not isinstance(study, Study):
-        study = parameter_check.found(str(study), length, tuple(only), traces)
+        study = parameter_check.study_of(str(study), length, tuple(only), traces)
     if executor is None and study.is_simulated:
         executor = ThreadExecutor(workers)
-    made = start.run(
+    path = Path(directory) if directory is not None else fresh_path(study)
+    planned = plan_study(study, path, replications, seed, overrides, executor)
+    return concluded(study, planned.run(on_progress))
+
+
+def plan_study(
+    study: Study,
+    path: Path,
+    replications: int | None = None,
+    seed: int | None = None,
+    overrides: Overrides = (),
+    executor: Executor | None = None,
+) -> start.PlannedRun:
+    """The arguments of `run_study`, checked before anything is set up or written."""
+    return start.plan(
         study,
-        Path(directory) if directory is not None else fresh_path(study),
+        path,
         seeds=seeds_of(study, replications, seed),
         overrides=tuple(simulation.setting_pairs(overrides)),
         executor=executor,
-        on_progress=on_progress,
     )
-    return StudyRun(analyze(made.study(), made))
+
+
+def concluded(study: Study, directory: RunDirectory) -> StudyRun:
+    """The results of a run of `study`, with the table of its observations in its directory."""
+    names = {point.name for point in directory.configuration.points}
+    ran = study.limited_to(tuple(point for point in study.points if point.name in names))
+    analysis = analyze(ran, directory)
+    if analysis.run.observed:
+        table_file.write(directory, directory.path / TABLE)
+    return StudyRun(analysis)
 
 
 def fresh_path(study: Study) -> Path:

@@ -6,7 +6,6 @@ studies. Options for one kind of study are errors for the other kind.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -54,8 +53,8 @@ from perpacket_lab.cli.study_output import conclude
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.run.directory import RunDirectory
+    from perpacket_lab.run.start import PlannedRun
     from perpacket_lab.study.lengths import Length
     from perpacket_lab.study.study import Study
 
@@ -103,7 +102,7 @@ def show(
     from perpacket_lab.run import parameter_check
     from perpacket_lab.show import json
 
-    study = parameter_check.found(name)
+    study = parameter_check.study_of(name)
     if output_format is Format.JSON:
         points = [json.point(point) for point in study.points]
         output.write_json(json.study_summary(study) | {"points": points})
@@ -157,7 +156,6 @@ def run(
     study new` prints an example.
     """
     from perpacket_lab import api
-    from perpacket_lab.run import start
 
     unnamed, traces = logs_of(trace or [])
     of_simulation = named_settings(run__warmup_packets=warmup_packets, run__packets=packets)
@@ -178,25 +176,15 @@ def run(
         refuse_simulated(study, name, parallel, of_simulation)
     else:
         refuse(name, "measured", {}, of_measurement)
-    blocks = api.seeds_of(study, replications, seed)
+    overrides = of_simulation + of_measurement + parse_settings(settings)
     path = directory or api.fresh_path(study)
-    overrides = tuple(of_simulation + of_measurement + parse_settings(settings))
-    start.check(study, path, blocks, overrides)
-    remaining = remaining_time(study, blocks, overrides) if study.is_measured else ""
+    planned = api.plan_study(study, path, replications, seed, overrides, where)
     progress.note(f"run directory: {path}", quiet)
-    if remaining:
-        progress.note(remaining, quiet)
+    if study.is_measured:
+        progress.note(remaining_time(planned), quiet)
     with bars.of_study(quiet) as on_progress:
-        made = api.run_study(
-            study,
-            path,
-            replications=replications,
-            seed=seed,
-            overrides=overrides,
-            executor=where,
-            on_progress=on_progress,
-        )
-    finish(made.analysis, output_format, quiet)
+        made = planned.run(on_progress)
+    finish(study, made, output_format, quiet)
 
 
 def length_of(quick: bool, full: bool) -> Length:
@@ -223,13 +211,11 @@ def chosen(
     from perpacket_lab.study import library
 
     experiments = tuple(only.split(",")) if only else ()
-    if library.is_file(name):
-        study = parameter_check.found(name, length, experiments, traces)
+    if plane is not None and library.is_file(name):
         refuse(name, "built-in measured", {"--plane": plane}, [])
-        return study
-    if plane is not None:
+    elif plane is not None:
         experiments = over_plane(name, library.experiments(name), experiments, plane)
-    return library.find(name, length, experiments, traces)
+    return parameter_check.study_of(name, length, experiments, traces)
 
 
 def over_plane(
@@ -258,15 +244,12 @@ def over_plane(
     return tuple(name for name in selected if not only or name in wanted)
 
 
-def finish(analysis: Analysis, form: Format, quiet: bool) -> None:
+def finish(study: Study, directory: RunDirectory, form: Format, quiet: bool) -> None:
     """Write the table of a run, then the report."""
-    from perpacket_lab.run import table_file
-    from perpacket_lab.run.directory import TABLE, RunDirectory
+    from perpacket_lab import api
 
-    run = analysis.run
-    if run.observed:
-        table_file.write(RunDirectory.open(run.path), run.path / TABLE)
-    conclude(analysis, run.report_path, form, quiet)
+    analysis = api.concluded(study, directory).analysis
+    conclude(analysis, analysis.run.report_path, form, quiet)
 
 
 def refuse(
@@ -321,23 +304,16 @@ def existing(trace: str) -> str:
         return str(Path(trace).resolve())
 
 
-def remaining_time(
-    study: Study, blocks: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
-) -> str:
+def remaining_time(planned: PlannedRun) -> str:
     """The expected time of a measured study, with its numbers of points and blocks."""
-    expected_ms = 0
-    measured = [point for point in study.points if point.name not in study.simulated]
-    for point in measured:
-        added = tuple(pair for pair in overrides if study.accepts(point, pair[0]))
-        planned = replace(point, overrides=point.overrides + added)
-        expected_ms += study.runner_of(point).prepare(planned, blocks[0], False).progress()[1]
-    seconds = expected_ms * len(blocks) / 1000
+    study, blocks = planned.study, len(planned.configuration.seeds)
+    seconds = planned.block_ms * blocks / 1000
     about = f"{seconds:.0f} s" if seconds < SHORT_S else f"{seconds / 60:.0f} min"
     most = "at most " if study.stopping is not None else ""
-    times = "once each" if len(blocks) == 1 else f"{most}{len(blocks)} times each"
+    times = "once each" if blocks == 1 else f"{most}{blocks} times each"
     expected = f"{most or 'about '}{about} of measurement: " if seconds >= 1 else ""
     return (
-        f"{expected}{len(measured)} points, {times}, "
+        f"{expected}{planned.measured} points, {times}, "
         f"plus set-up{' and simulation' if study.is_simulated else ''}"
     )
 
@@ -352,17 +328,16 @@ def resume(
     quiet: QuietOption = False,
 ) -> None:
     """Run the missing points of an interrupted run, then report as `study run` does."""
-    from perpacket_lab.analysis.analysis import analyze
     from perpacket_lab.analysis.wording import plural
     from perpacket_lab.run import start
 
     where = executor_of(executor, cluster, workers, quiet)
-    found, study = reopen(directory)
+    run, study = reopen(directory)
     with bars.of_study(quiet) as on_progress:
-        count = start.resume(study, found, executor=where, on_progress=on_progress)
-    complete = f"{found.path} was complete: nothing was left to run"
+        count = start.resume(study, run, executor=where, on_progress=on_progress)
+    complete = f"{run.path} was complete: nothing was left to run"
     progress.note(plural(count, "new observation") if count else complete, quiet)
-    finish(analyze(study, found), output_format, quiet)
+    finish(study, run, output_format, quiet)
 
 
 @app.command("rerun", epilog="Example: perpacket study rerun before --output after")
@@ -380,19 +355,19 @@ def rerun(
     `perpacket study compare` then compares the two runs.
     """
     from perpacket_lab import api
-    from perpacket_lab.analysis.analysis import analyze
     from perpacket_lab.run import start
 
     where = executor_of(executor, cluster, workers, quiet)
-    found, study = reopen(directory)
+    before, study = reopen(directory)
     if study.is_measured:
         parallel = {"--workers": workers, "--executor": executor, "--cluster": cluster}
         refuse_simulated(study, study.name, parallel, [])
     path = destination or api.fresh_path(study)
+    planned = start.plan(study, path, executor=where, again=before.configuration)
     progress.note(f"run directory: {path}", quiet)
     with bars.of_study(quiet) as on_progress:
-        made = start.rerun(study, found, path, executor=where, on_progress=on_progress)
-    finish(analyze(study, made), output_format, quiet)
+        made = planned.run(on_progress)
+    finish(study, made, output_format, quiet)
 
 
 @app.command("report", epilog="Example: perpacket study report osdi06-run --charts figures")
@@ -425,8 +400,8 @@ def report(
         check_destination("--output", destination)
     if charts is not None:
         check_folder("--charts", charts)
-    found, study = reopen(directory)
-    analysis = analyze(study, found)
+    run, study = reopen(directory)
+    analysis = analyze(study, run)
     if markdown is not None:
         check_destination("--markdown", markdown)
     if charts is not None:
@@ -435,7 +410,7 @@ def report(
     if markdown is not None:
         files = write_page(analysis, markdown)
         progress.note(f"page: {markdown}, with {len(files) - 1} charts", quiet)
-    conclude(analysis, destination or found.report_path, output_format, quiet)
+    conclude(analysis, destination or run.report_path, output_format, quiet)
 
 
 def reopen(path: Path) -> tuple[RunDirectory, Study]:

@@ -69,6 +69,7 @@ class RunDirectory:
         """Only `create` and `open` call this."""
         self.path = path
         self.configuration = configuration
+        self._read: dict[Path, tuple[tuple[int, ...], RunObservation]] = {}
 
     @classmethod
     def create(
@@ -271,9 +272,7 @@ class RunDirectory:
             for seed in self.configuration.seeds:
                 file = self.observation_path(point.name, seed)
                 try:
-                    observations.append(
-                        observation_file.read(file, self.configuration.study, point, seed)
-                    )
+                    observations.append(self._observation(file, point, seed))
                 except FileNotFoundError:
                     continue
                 except CorruptObservation as error:
@@ -288,6 +287,15 @@ class RunDirectory:
                 hint="look at the file, then move it away and resume: perpacket repeats the run",
             )
         return observations
+
+    def _observation(self, file: Path, point: Point, seed: int) -> RunObservation:
+        """An observation, read and checked again only if its file has changed."""
+        status = file.stat()
+        version = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if file not in self._read or self._read[file][0] != version:
+            observation = observation_file.read(file, self.configuration.study, point, seed)
+            self._read[file] = version, observation
+        return self._read[file][1]
 
     def observations(self) -> polars.DataFrame:
         """The observations as a table of one row each.

@@ -62,7 +62,7 @@ def begin(
     a measurement. Raises `MachineLacks` when no point can run here, and what `execute` and
     `simulated_runs.execute` raise.
     """
-    runner = study.measurer
+    runner = study.measured_runner
     assert runner is not None
     measured = tuple(point for point in configuration.points if point.name not in study.simulated)
     with _set_up(runner, measured, is_required=not study.simulated) as setup:
@@ -91,7 +91,7 @@ def resume(
     Raises `ConfigurationError` when the testbed has changed since the first runs: one table must
     not mix two testbeds. Also raises what `execute` and `simulated_runs.execute` raise.
     """
-    runner = study.measurer
+    runner = study.measured_runner
     assert runner is not None
     count = _simulate(study, directory, executor, on_progress)
     if not remaining(directory, study.simulated):

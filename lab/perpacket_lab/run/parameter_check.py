@@ -11,7 +11,7 @@ from perpacket_lab.study.lengths import Length
 from perpacket_lab.study.study import Study
 
 
-def found(
+def study_of(
     name: str,
     length: Length = "default",
     only: tuple[str, ...] = (),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import perpacket
@@ -16,6 +16,65 @@ from perpacket_lab.run.threads import ThreadExecutor
 from perpacket_lab.study.study import Study
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A study with checked arguments, which runs into a new directory."""
+
+    study: Study
+    path: Path
+    configuration: RunConfiguration
+    executor: Executor
+    measured: int
+    """The number of points that are measured or emulated."""
+    block_ms: int
+    """The expected time of these points, once each."""
+
+    def run(self, on_progress: ProgressFunction | None = None) -> RunDirectory:
+        """Run every point with every seed.
+
+        Raises what `RunDirectory.create`, `simulated_runs.execute` and `measured_runs.begin` raise.
+        """
+        study, path, executor = self.study, self.path, self.executor
+        if study.measured_runner is not None:
+            return measured_runs.begin(study, path, self.configuration, executor, on_progress)
+        facts = environment.describe() | {"executor": executor.describe()}
+        directory = RunDirectory.create(path, self.configuration, facts)
+        _simulate(study, directory, executor, on_progress)
+        return directory
+
+
+def plan(
+    study: Study,
+    path: Path,
+    *,
+    seeds: tuple[int, ...] = (),
+    overrides: tuple[tuple[str, str], ...] = (),
+    executor: Executor | None = None,
+    again: RunConfiguration | None = None,
+) -> PlannedRun:
+    """Check a study's arguments before anything is set up or written into the new directory `path`.
+
+    `seeds` replaces the study's own; `overrides` are added to every point. Instead, `again` is the
+    configuration of a run to repeat with this version: its points, overrides and seeds, even if the
+    study has changed since then. `executor` runs the simulated points, by default in one thread for
+    each core. It changes no result. Raises what `configuration_file.resolve` and the executor's
+    `check` raise, and `ConfigurationError` when a point cannot run or `path` is not vacant.
+    """
+    if again is None:
+        configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
+    else:
+        configuration = replace(again, perpacket=perpacket.__version__)
+    check_vacant(path)
+    executor = _checked_executor(study, executor)
+    measured = block_ms = 0
+    for point in configuration.points:
+        run = study.runner_of(point).prepare(point, configuration.seeds[0], timeline=False)
+        if study.measurer_of(point) is not None:
+            measured += 1
+            block_ms += run.progress()[1]
+    return PlannedRun(study, path, configuration, executor, measured, block_ms)
+
+
 def run(
     study: Study,
     path: Path,
@@ -27,57 +86,10 @@ def run(
 ) -> RunDirectory:
     """Run every point of `study` with every seed into the new directory `path`.
 
-    `seeds` replaces the study's own; `overrides` are added to every point. `executor` runs the
-    simulated points, by default in one thread for each core. It changes no result. Raises what
-    `RunDirectory.create`, the executor's `check`, `simulated_runs.execute` and
-    `measured_runs.begin` raise.
+    Raises what `plan` and `PlannedRun.run` raise.
     """
-    configuration = configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
-    return _begin(study, path, configuration, executor, on_progress)
-
-
-def check(
-    study: Study, path: Path, seeds: tuple[int, ...], overrides: tuple[tuple[str, str], ...]
-) -> None:
-    """Raise the errors of `run` about its arguments, before anything is set up or written."""
-    configuration_file.resolve(study, perpacket.__version__, seeds, overrides)
-    check_vacant(path)
-
-
-def rerun(
-    study: Study,
-    directory: RunDirectory,
-    path: Path,
-    *,
-    executor: Executor | None = None,
-    on_progress: ProgressFunction | None = None,
-) -> RunDirectory:
-    """Repeat the runs of `directory` with this version, into the new directory `path`.
-
-    Points, overrides and seeds are those of `directory`, even if the study has changed since then.
-    Arguments and errors are those of `run`.
-    """
-    configuration = replace(directory.configuration, perpacket=perpacket.__version__)
-    return _begin(study, path, configuration, executor, on_progress)
-
-
-def _begin(
-    study: Study,
-    path: Path,
-    configuration: RunConfiguration,
-    executor: Executor | None,
-    on_progress: ProgressFunction | None,
-) -> RunDirectory:
-    executor = _checked_executor(study, executor)
-    # Before anything is written, find the points that cannot run.
-    for point in configuration.points:
-        study.runner_of(point).prepare(point, configuration.seeds[0], timeline=False)
-    if study.measured_runner is not None:
-        return measured_runs.begin(study, path, configuration, executor, on_progress)
-    facts = environment.describe() | {"executor": executor.describe()}
-    directory = RunDirectory.create(path, configuration, facts)
-    _simulate(study, directory, executor, on_progress)
-    return directory
+    planned = plan(study, path, seeds=seeds, overrides=overrides, executor=executor)
+    return planned.run(on_progress)
 
 
 def resume(

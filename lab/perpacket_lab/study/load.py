@@ -23,6 +23,8 @@ from perpacket_lab.study.runner_interfaces import (
     MEASURED_RUNNERS,
     PREPARED,
     SIMULATION,
+    Divided,
+    MeasuredRunner,
     NamedRunner,
 )
 from perpacket_lab.study.stopping import Stopping
@@ -177,10 +179,8 @@ def _study(
         points=points,
         seeds=tuple(range(file.seed, file.seed + count)),
         runner=NamedRunner(SIMULATION),
-        measured_runner=NamedRunner(MEASURED_RUNNERS[file.runner]) if is_measured else None,
+        measured_runner=_measured_runner(file) if is_measured else None,
         simulated=points_of_kind(file, "simulated"),
-        emulator=NamedRunner(PREPARED),
-        emulated=points_of_kind(file, "emulated"),
         figures=figures,
         published=published,
         places=places_of(file.place, {figure.title for figure in figures}),
@@ -201,6 +201,13 @@ def _study(
         definition=study_file.to_toml(file),
     ).limited_to(points)
     return study if file.asked is None else _with_command(study, file.asked)
+
+
+def _measured_runner(file: StudyFile) -> MeasuredRunner:
+    """The runner of the points that are not simulated."""
+    measured = NamedRunner(MEASURED_RUNNERS[file.runner])
+    emulated = points_of_kind(file, "emulated")
+    return Divided(measured, NamedRunner(PREPARED), emulated) if emulated else measured
 
 
 def _with_command(study: Study, asked: Asked) -> Study:

@@ -147,10 +147,13 @@ class Divided:
         """The parameters that points of either may have."""
         return self._first.parameters | self._second.parameters
 
+    def of(self, point: Point) -> MeasuredRunner:
+        """The runner of that point."""
+        return self._second if point.name in self._named else self._first
+
     def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
         """A run of that point by its runner."""
-        runner = self._second if point.name in self._named else self._first
-        return runner.prepare(point, seed, timeline)
+        return self.of(point).prepare(point, seed, timeline)
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:

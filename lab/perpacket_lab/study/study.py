@@ -75,13 +75,9 @@ class Study:
     quantities: Mapping[str, Quantity] = field(default_factory=dict)
     """The quantities, besides columns, that the study's figures may draw."""
     measured_runner: MeasuredRunner | None = None
-    """Runs the measured points; None in a study that only simulates."""
+    """Runs the points that are not simulated; None in a study that only simulates."""
     simulated: frozenset[str] = frozenset()
     """The points that `runner` simulates in a study that also measures."""
-    emulator: MeasuredRunner | None = None
-    """Runs the emulated points of a study that also measures."""
-    emulated: frozenset[str] = frozenset()
-    """The points that `emulator` runs."""
     remarks: tuple[str, ...] = ()
     """Remarks on the design, without a full stop, printed before the study runs."""
     confidence: float = DEFAULT_CONFIDENCE
@@ -119,16 +115,10 @@ class Study:
 
     def measurer_of(self, point: Point) -> MeasuredRunner | None:
         """The runner of a point that is not simulated."""
-        if self.measured_runner is None or point.name in self.simulated:
+        if point.name in self.simulated:
             return None
-        return self.emulator if point.name in self.emulated else self.measured_runner
-
-    @property
-    def measurer(self) -> MeasuredRunner | None:
-        """The runner of all points that are not simulated."""
-        if self.measured_runner is None or self.emulator is None or not self.emulated:
-            return self.measured_runner
-        return Divided(self.measured_runner, self.emulator, self.emulated)
+        runner = self.measured_runner
+        return runner.of(point) if isinstance(runner, Divided) else runner
 
     def accepts(self, point: Point, parameter: str) -> bool:
         """Whether a parameter for the whole study applies to a point.
@@ -136,8 +126,8 @@ class Study:
         In a study with points of several kinds, a measured or emulated point accepts the parameters
         of its runner. A simulated point accepts every parameter that is not one of these runners'.
         """
-        everywhere = self.measurer
-        if everywhere is None or not (self.simulated or self.emulated):
+        everywhere = self.measured_runner
+        if everywhere is None or not (self.simulated or isinstance(everywhere, Divided)):
             return True
         own = self.measurer_of(point)
         if own is None:
