@@ -127,7 +127,7 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
 
     Raises `CorruptObservation` when a file of the run is damaged.
     """
-    configuration = directory.configuration
+    configuration, terms = directory.configuration, terms_of(study)
     observations = directory.read_observations()
     estimates = Estimates(
         rows_from(configuration.points, observations),
@@ -150,6 +150,7 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
     methods = methods_of(study, estimates)
     summary = summarize(study, directory, estimates) if study.summary else None
     rankings = tuple(published_rows.rankings(study, estimates))
+    turns = list(turn_limits(study, estimates))
     changes = change_sets(study, estimates)
     doubts = counted_doubts(estimates.rows) if changes else []
     return Analysis(
@@ -163,9 +164,9 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
         headline=(
             f"This run has other parameters, {changed}, so no published value is judged."
             if changed
-            else headline_of(study, comparisons, methods, changes)
+            else headline_of(terms, comparisons, methods, changes)
         ),
-        scores=(*published_score.scores(comparisons, terms_of(study)), runs_score(study, run)),
+        scores=(*published_score.scores(comparisons, terms), runs_score(terms, run)),
         disagreements=tuple(published_score.disagreements(comparisons)),
         contests=contests,
         methods=methods,
@@ -180,11 +181,12 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
             *limits_of(
                 study,
                 estimates,
+                terms,
                 seeds=len(configuration.seeds),
                 planned=run.planned,
                 comparisons=comparisons,
                 methods=methods,
-                rankings=rankings,
+                rankings=(*turns, *rankings),
                 summary=summary,
                 stopping=configuration.stopping,
                 failures=run.failures,
@@ -195,14 +197,14 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
             *filter(None, (disturbance(estimates.rows),)),
             *notes_of(study, run, comparisons, methods, summary, rankings),
             *doubts,
-            *turn_limits(study, estimates),
+            *turns,
         ),
         changes=changes,
     )
 
 
 def headline_of(
-    study: Study,
+    terms: Terms,
     comparisons: Sequence[Comparison],
     methods: Sequence[MethodComparison],
     changes: Sequence[ChangeSet],
@@ -212,7 +214,7 @@ def headline_of(
         return headline(methods)
     if changes and not comparisons:
         return ""
-    return published_score.headline(comparisons, terms_of(study))
+    return published_score.headline(comparisons, terms)
 
 
 def methods_of(study: Study, estimates: Estimates) -> tuple[MethodComparison, ...]:
@@ -242,9 +244,9 @@ def facts_of(study: Study, directory: RunDirectory, observed: int) -> RunFacts:
     )
 
 
-def runs_score(study: Study, run: RunFacts) -> Score:
+def runs_score(terms: Terms, run: RunFacts) -> Score:
     """The number of runs that exist, in the form of a score."""
-    terms, configuration = terms_of(study), run.configuration
+    configuration = run.configuration
     points, seeds = len(configuration.points), len(configuration.seeds)
     remark = f"{run.missing} of {run.planned} missing" if run.missing else ""
     most = "at most " if configuration.stopping is not None else ""

@@ -11,8 +11,7 @@ from perpacket_lab.analysis.factor_effects import Summary
 from perpacket_lab.analysis.methods import MethodComparison
 from perpacket_lab.analysis.published_comparison import Comparison
 from perpacket_lab.analysis.published_rows import warnings_of
-from perpacket_lab.analysis.terms import terms_of
-from perpacket_lab.analysis.turns import turn_limits
+from perpacket_lab.analysis.terms import Terms
 from perpacket_lab.analysis.wording import plural, sentence_case
 from perpacket_lab.run.directory import Failure
 from perpacket_lab.study.point import first_names
@@ -26,6 +25,7 @@ FEW_SEEDS: Final = 5
 def limits_of(
     study: Study,
     estimates: Estimates,
+    terms: Terms,
     *,
     seeds: int,
     planned: int,
@@ -38,7 +38,6 @@ def limits_of(
     environment: Mapping[str, object] | None = None,
 ) -> list[str]:
     """The limits as sentences. Limits that may change a result come first."""
-    terms = terms_of(study)
     runs = sum(len(own) for own in estimates.rows.values())
     warnings = [(row.subject, text) for row in methods for text in row.detail.warnings]
     limits = []
@@ -53,7 +52,7 @@ def limits_of(
         )
     for text, points in by_point([*warnings, *warnings_of(comparisons)]).items():
         limits.append(f"{sentence_case(first_names(points))}: {text}.")
-    limits += [f"{sentence_case(text)}." for text in (*turn_limits(study, estimates), *rankings)]
+    limits += [f"{sentence_case(text)}." for text in rankings]
     limits += [f"{sentence_case(remark)}." for remark in summary.remarks] if summary else []
     limits += _stopping(stopping)
     limits += [
