@@ -289,8 +289,16 @@ def test_more_connections_than_descriptors_are_left_out(log: Path, tmp_path: Pat
     assert "1000000000 connections need more" in json.dumps(directory.environment())
 
 
+@pytest.mark.parametrize(
+    ("url", "requested"),
+    [
+        ("http://{address}:8080/", "http://127.0.0.1:8080/file-509.bin"),
+        ("http://{address}:8080/below/", "http://127.0.0.1:8080/below/file-509.bin"),
+        ("http://{address}:8080/search?q=1", "http://127.0.0.1:8080/search?q=1"),
+    ],
+)
 def test_another_server_is_started_by_its_command(
-    beds: OpenedTestbeds, log: Path, tmp_path: Path
+    beds: OpenedTestbeds, log: Path, tmp_path: Path, url: str, requested: str
 ) -> None:
     own = f"{AGENT} serve web --root {{root}} --listen {{address}} --cpus {{cpus}}"
     foreign = replace(
@@ -298,7 +306,7 @@ def test_another_server_is_started_by_its_command(
         overrides=(
             *FILE.overrides,
             ("server.command", own),
-            ("server.url", "http://{address}:8080/"),
+            ("server.url", url),
         ),
     )
     directory = start.run(study_of(beds, foreign), tmp_path / "run")
@@ -308,7 +316,7 @@ def test_another_server_is_started_by_its_command(
     assert "{" not in " ".join(serve)
     loads = commands_of(log, "load", "http")
     assert loads[0][loads[0].index("--requests") + 1] == "1"
-    assert all(one[2] == "http://127.0.0.1:8080/file-509.bin" for one in loads)
+    assert all(load[2] == requested for load in loads)
     assert not any("--requests" in one for one in commands_of(log, "profile"))
 
 

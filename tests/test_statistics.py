@@ -16,6 +16,7 @@ from scipy import stats as scipy_stats
 from patience import PATIENCE_S
 from perpacket.analysis import statistics
 from perpacket.analysis.statistics import Interval, StatisticsError
+from perpacket.show import trial_tables
 
 numbers = st.floats(-1e9, 1e9, allow_nan=False)
 positive = st.floats(1e-3, 1e9)
@@ -33,6 +34,13 @@ def test_t_quantiles_are_those_of_scipy(confidence: float, degrees: int) -> None
 def test_the_incomplete_beta_function_is_that_of_scipy(a: float, b: float, x: float) -> None:
     expected = scipy_special.betainc(a, b, x)
     assert statistics.regularized_beta(a, b, x) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_no_number_in_a_text_is_a_negative_zero() -> None:
+    assert statistics.number_text(-0.0) == "0"
+    assert statistics.significant(-0.0, 4, 6) == "0"
+    assert statistics.format_number(-0.001, 2) == "0.00"
+    assert trial_tables.percent(-1e-17) == "0.0 %"
 
 
 def test_five_runs_have_the_t_interval_of_a_textbook() -> None:

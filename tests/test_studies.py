@@ -17,6 +17,7 @@ from perpacket_lab.analysis.doubts import chains
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.published_comparison import Comparison, compare
 from perpacket_lab.analysis.published_rows import estimate, rankings
+from perpacket_lab.demo import live
 from perpacket_lab.demo import simulated_handoff as demo
 from perpacket_lab.run import start
 from perpacket_lab.run.directory import RunDirectory
@@ -344,6 +345,22 @@ def test_an_unknown_study_is_an_error_that_lists_the_studies() -> None:
     with pytest.raises(MissingStudy) as caught:
         library.find("osdi07")
     assert "osdi06" in caught.value.hint
+
+
+def test_the_demos_page_begins_with_the_cost_of_a_packet_and_its_largest_layer() -> None:
+    point = live.study().points[-1]
+
+    def sentence(tcp: float) -> str:
+        costs = {"tcp": tcp, "user": 300.0, "driver": 100.0}
+        row = {f"layers.{layer}.cpu_ns_per_packet": cost for layer, cost in costs.items()}
+        return live.cost_sentence(Estimates({point.name: {1: row, 2: row}}), point)
+
+    costs = "A packet costs {} ns of processor time at 256 connections, "
+    assert sentence(1600.0) == costs.format("2,000") + "most of it TCP (80 %)."
+    assert sentence(200.0) == costs.format("600") + (
+        "the largest part of it the server's own code (50 %)."
+    )
+    assert live.cost_sentence(Estimates({point.name: {1: {}, 2: {}}}), point) == ""
 
 
 def test_the_demo_compares_six_configurations_with_the_first() -> None:

@@ -148,7 +148,8 @@ UrlOption = Annotated[
     str | None,
     typer.Option(
         help="The URL at which that server serves {root}, as http://{address}:8080 or "
-        "rtsp://{address}:8554.",
+        "rtsp://{address}:8554. Loads of one file request /file-SIZE.bin below it, or the URL "
+        "itself if its path names a file, as http://{address}:8080/index.html.",
         rich_help_panel=MEASURED,
     ),
 ]

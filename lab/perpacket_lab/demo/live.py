@@ -7,13 +7,14 @@ time from the kernel's accounts instead of layers, and a note reports the reason
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perpacket import machine
-from perpacket.analysis.statistics import Interval
+from perpacket.analysis.statistics import Interval, format_number
 from perpacket.errors import MachineLacks, PerpacketError
 from perpacket_lab.analysis.analysis import Analysis, analyze
+from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.measure.web.web_runner import WebRunner
 from perpacket_lab.run import start
 from perpacket_lab.run.progress import ProgressFunction
@@ -38,6 +39,11 @@ COARSE = "accounts"
 """The events that every process may read."""
 
 COLUMNS = ("requests_per_s", "latency_us.service.p99", "server_idle")
+COST = "cpu_ns_per_packet"
+TITLES = {"user": "the server's own code", "tcp": "TCP", "ip": "IP", "ethernet": "Ethernet"}
+"""The layers whose names in a sentence differ from those of their columns."""
+MOST = 0.5
+"""A layer with a larger share has most of the cost."""
 LAYERS = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver", "interrupt", "scheduler")
 
 
@@ -145,7 +151,27 @@ def run(path: Path, on_progress: ProgressFunction | None) -> Live:
     rows = rows_of(analysis)
     if not rows:
         return Live(None, {}, (f"no measurement: {analysis.run.failures[0].reason}",))
+    lead = cost_sentence(analysis.estimates, chosen.points[-1])
+    analysis = replace(analysis, findings=replace(analysis.findings, lead=lead))
     return Live(analysis, rows, notes)
+
+
+def cost_sentence(estimates: Estimates, point: Point) -> str:
+    """The cost of a packet at a point and the layer with most of it; empty without a cost."""
+    layers = estimates.layers(COST)
+    total = estimates.layer_sum(point.name, layers, COST)
+    means = {layer: estimates.layer_sum(point.name, [layer], COST) for layer in layers}
+    costs = {layer: mean.value for layer, mean in means.items() if mean is not None}
+    if total is None or not total.value > 0:
+        return ""
+    largest = max(costs, key=lambda layer: costs[layer])
+    share = costs[largest] / total.value
+    part = "most" if share > MOST else "the largest part"
+    return (
+        f"A packet costs {format_number(total.value, 0)} ns of processor time at "
+        f"{point.factors['connections']} connections, "
+        f"{part} of it {TITLES.get(largest, largest)} ({100 * share:.0f} %)."
+    )
 
 
 def usable_events() -> tuple[str, tuple[str, ...]]:
@@ -168,7 +194,7 @@ def hint_of(error: Exception) -> tuple[str, ...]:
 def rows_of(analysis: Analysis) -> dict[int, dict[str, Interval]]:
     """The mean of each quantity that all windows of a point have."""
     names = {name: name for name in COLUMNS}
-    names |= {f"ns.{layer}": f"layers.{layer}.cpu_ns_per_packet" for layer in LAYERS}
+    names |= {f"ns.{layer}": f"layers.{layer}.{COST}" for layer in LAYERS}
     rows: dict[int, dict[str, Interval]] = {}
     for each in analysis.study.points:
         windows = analysis.estimates.runs(each.name)

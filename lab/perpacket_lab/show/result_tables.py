@@ -213,4 +213,4 @@ def _effect_row(row: EffectRow) -> tuple[Cell, ...]:
 
 
 def _share_cell(percent: float) -> Cell:
-    return Cell(f"{percent:.2f}", sort=percent)
+    return Cell(format_number(percent, 2), sort=percent)

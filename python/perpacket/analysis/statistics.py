@@ -472,7 +472,7 @@ def check_values(values: Sequence[float]) -> None:
 def significant(value: float, digits: int, most_decimals: int) -> str:
     """A number with that many significant digits and thousands separators."""
     if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
+        return f"{value + 0.0:g}"  # 0.0 + -0.0 is 0.0
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = format_number(value, min(most_decimals, decimals))
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from perpacket.advise.effect import ALL, GOAL, PATH, Effect, Effects, Verdict
 from perpacket.advise.journal import Outcome as StepOutcome
+from perpacket.analysis.statistics import Interval, format_number
 from perpacket.show.table import Table
 
 if TYPE_CHECKING:
     from perpacket.advise.slope import Slope
     from perpacket.advise.trial import Outcome, Trial
     from perpacket.analysis.factorial import Allocation
-    from perpacket.analysis.statistics import Interval
 
 SCHEMA = 1
 
@@ -66,7 +66,7 @@ def null_text(null: Interval) -> str:
 
 def percent(share: float) -> str:
     """`2.1 %`."""
-    return f"{100 * share:.1f} %"
+    return f"{format_number(100 * share, 1)} %"
 
 
 def change_text(ratio: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -52,6 +53,8 @@ class WebPlan(RunPlan):
     server_command: str = Field(alias="server.command", default="")
     """The command of another server; `{root}`, `{address}` and `{cpus}` are replaced."""
     server_url: str = Field(alias="server.url", default="")
+    """A URL whose path names a file is requested as it is. To any other, a load of one file appends
+    `/file-N.bin`, where N is `load.size_bytes`."""
     server_kind: ServerKind = Field(alias="server.kind", default="perpacket")
     """`perpacket_lab.measure.web.peers` configures nginx and Apache."""
     application: str = Field(alias="server.application", default="")
@@ -123,6 +126,12 @@ class WebPlan(RunPlan):
         """Whether the web server under test is another than `serve web`."""
         others = self.server_command or self.application or self.server_kind != "perpacket"
         return self.is_web and bool(others)
+
+    @property
+    def has_fixed_url(self) -> bool:
+        """Whether clients request `server.url` itself: its path names a file, not a folder."""
+        path = urlsplit(self.server_url).path
+        return self.kind == "file" and bool(path) and not path.endswith("/")
 
     @property
     def window_s(self) -> float:

@@ -117,7 +117,9 @@ def _clients_of(plan: WebPlan) -> dict[str, object]:
 
 
 def load_path(plan: WebPlan) -> str:
-    """The path of a load of one file; other loads choose their paths."""
+    """What a load of one file appends to the URL; other loads choose their paths."""
+    if plan.has_fixed_url:
+        return ""
     return f"/{file_name(plan.size_bytes)}" if plan.kind == "file" else "/"
 
 
