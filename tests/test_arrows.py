@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import perpacket
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "perpacket": ROOT / "python" / "perpacket",
@@ -321,6 +323,21 @@ def test_every_module_is_imported_or_named_by_another() -> None:
         # A program for another Python is no module: its text is read from the file.
         by_file = any(f'"{last}.py"' in text for text in texts.values())
         assert by_path or by_package or by_file, f"{name}: no module uses it"
+
+
+def test_every_module_named_in_a_text_exists() -> None:
+    """`lab.load` finds modules by name, and a package's docstring lists its files."""
+    for name in perpacket._OF_THE_LAB.values():
+        assert f"perpacket_lab.{name.partition(':')[0]}" in MODULES, name
+    loaded = re.compile(r'lab\.load\("([\w.]+)"|applications\("(\w+)"\)')
+    for file in sources():
+        text = file.read_text()
+        for module, application in loaded.findall(text):
+            name = module or f"measure.applications.{application}"
+            assert f"perpacket_lab.{name}" in MODULES, f"{file}: {name}"
+        listed = re.findall(r"^    (\w+\.py) ", ast.get_docstring(ast.parse(text)) or "", re.M)
+        for name in listed if file.name == "__init__.py" else ():
+            assert (file.parent / name).is_file(), f"{file}: {name}"
 
 
 def test_the_table_of_crates_has_no_cycles() -> None:

@@ -16,22 +16,24 @@ from patience import PATIENCE_S, eventually
 from perpacket.cli.app import run
 from perpacket.cli.hosts import notes
 from perpacket.measure.hosts.watch import Clock, State
+from perpacket.profile_document import ProfileDocument
 from perpacket.show import host_table as shown
 from probes import need
 
 PORTS = (2222, 2223, 2224)
 
 
-def profile(packets: int, ns: float) -> dict[str, object]:
+def profile(packets: int, ns: float) -> ProfileDocument:
     """A profile of two seconds on two processors, all of its time in TCP."""
     cpu_s = 1e-9 * ns * packets
-    return {
+    document = {
         "window_s": 2.0,
         "cpus": [0, 1],
         "packets": {"sent": packets, "received": 0},
         "total": {"cpu_s": cpu_s},
         "layers": {"tcp": {"cpu_s": cpu_s, "share": 1.0}, "udp": {"cpu_s": 0.0, "share": 0.0}},
     }
+    return ProfileDocument.parse(document)
 
 
 def test_the_total_weighs_machines_by_their_packets() -> None:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perpacket.analysis import network_share
+from perpacket import server_cost
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
+from perpacket.profile_document import ProfileDocument, read_profile
 from perpacket_lab.models import (
     bandwidth,
     bounds,
@@ -311,9 +312,10 @@ def test_perl_at_half_its_cost_gains_what_both_readings_of_the_document_give(
 
 def test_a_part_that_the_profile_does_not_have_is_an_error_that_lists_the_parts() -> None:
     document = {"parts": {"costs": {"perl": {"share": 0.7}, "tls": {"share": 0.1}}}}
-    assert network_share.part_share(document, "perl", "profile.json") == 0.7
+    profile = ProfileDocument.parse(document)
+    assert profile.part_share("perl", "profile.json") == 0.7
     with pytest.raises(ConfigurationError, match="no part 'php'; there are perl, tls"):
-        network_share.part_share(document, "php", "profile.json")
+        profile.part_share("php", "profile.json")
 
 
 @pytest.mark.parametrize(
@@ -343,7 +345,7 @@ def test_the_network_share_is_read_from_a_profile(
     assert found["network_share"] == pytest.approx(0.5)
     assert found["gain"] == pytest.approx(1.0)
     with pytest.raises(ConfigurationError, match="expected layers"):
-        network_share.network_share({}, "empty")
+        server_cost.of_profile(ProfileDocument.parse({}), "empty")
 
 
 def test_a_profile_without_network_time_has_nothing_to_offload(
@@ -591,8 +593,8 @@ def test_laws_refuses_a_profile_of_other_programs(
         return str(file)
 
     file = layers(user=1.0, tcp=1.0, other=6.0)
-    document = network_share.read_document(Path(file), file)
-    assert network_share.network_share(document, file) == 0.5
+    profile = read_profile(Path(file), file)
+    assert server_cost.of_profile(profile, file).network_share == 0.5
     assert run(["model", "laws", "--profile", layers(user=0.1, tcp=0.2, other=9.7)]) == 4
     assert "97 % of the busy time is of other programs" in capsys.readouterr().err
     assert run(["model", "laws", "--profile", layers(user=0.01, tcp=0.02)]) == 4

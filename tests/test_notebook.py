@@ -14,6 +14,7 @@ import pytest
 import perpacket
 from invented import BASELINE, HOSTILE, RATES
 from perpacket.errors import ConfigurationError
+from perpacket.profile_document import ProfileDocument
 from perpacket.results import MeasuredProfile
 from perpacket.show import markup
 from perpacket_lab.analysis import run_comparison
@@ -160,7 +161,7 @@ def test_a_profile_has_its_network_share_and_the_gain_of_offload(tmp_path: Path)
 
 def test_a_profile_of_counters_is_drawn_in_shares() -> None:
     shares = {name: {"share": layer["share"]} for name, layer in LAYERS.items()}
-    profile = MeasuredProfile({"layers": shares}, "counted.json")
+    profile = MeasuredProfile(ProfileDocument.parse({"layers": shares}), "counted.json")
     assert dict(values(profile.plot(), "layer", "value"))["user"] == 0.5
 
 
@@ -204,5 +205,5 @@ def test_public_names_are_loaded_at_their_first_use() -> None:
 
 def test_an_idle_profile_has_no_gain() -> None:
     layers = {"idle": {"share": 1.0, "cpu_ns_per_packet": None}}
-    shown = MeasuredProfile({"layers": layers}, "idle.json")._repr_html_()
+    shown = MeasuredProfile(ProfileDocument.parse({"layers": layers}), "idle.json")._repr_html_()
     assert "the gain by offload is at most 0 %" in shown

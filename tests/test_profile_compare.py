@@ -15,10 +15,11 @@ from perpacket.analysis.profile_comparison import Decision, Unit, compare, is_mo
 from perpacket.analysis.ratios import read_rule
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError, RunFailed
+from perpacket.profile_document import ProfileDocument
 from perpacket.show import comparison_tables as shown
 from perpacket_lab.show.charts import profile_difference
 
-Window = dict[str, object]
+Window = ProfileDocument
 
 COSTS = {"tcp": 3000.0, "ip": 1000.0}
 
@@ -32,7 +33,7 @@ def window(
     def cost(ns: float) -> dict[str, float]:
         return {"cpu_s": 1e-9 * ns * packets, "cpu_ns_per_packet": ns}
 
-    return {
+    document = {
         "schema": 1,
         "backend": "cpu-clock",
         "window_s": 1.0,
@@ -45,6 +46,7 @@ def window(
         "layer_kinds": {name: {"protocol": ns / total} for name, ns in costs.items()},
         **more,
     }
+    return ProfileDocument.parse(document)
 
 
 def log(
@@ -60,7 +62,7 @@ def log(
 
 
 def written(path: Path, windows: Sequence[Window]) -> str:
-    path.write_text("".join(json.dumps(one) + "\n" for one in windows))
+    path.write_text("".join(json.dumps(one.document) + "\n" for one in windows))
     return str(path)
 
 
@@ -104,14 +106,14 @@ def single(costs: Mapping[str, float], half: float) -> Window:
     total = sum(costs.values()) + 1000.0
     layers = {
         name: {
-            **cost,
+            **cost.model_dump(exclude_unset=True),
             "share": ns / total,
             "low": ns / total * (1 - half),
             "high": ns / total * (1 + half),
         }
-        for (name, cost), ns in zip(whole["layers"].items(), (*costs.values(), 1000.0), strict=True)  # type: ignore[attr-defined]
+        for (name, cost), ns in zip(whole.layers.items(), (*costs.values(), 1000.0), strict=True)
     }
-    return {**whole, "layers": layers}
+    return ProfileDocument.parse({**whole.document, "layers": layers})
 
 
 def test_single_profiles_use_the_intervals_of_their_shares() -> None:
@@ -189,7 +191,8 @@ def test_costs_of_requests_need_counted_requests() -> None:
 def test_cycles_are_compared_where_time_was_not_sampled() -> None:
     def of_cycles(factor: float) -> Window:
         cost = {"cycles_per_packet": 500.0 * factor}
-        return {**window(), "total": cost, "layers": {"tcp": cost}, "kinds": {}}
+        changed = {"total": cost, "layers": {"tcp": cost}, "kinds": {}}
+        return ProfileDocument.parse({**window().document, **changed})
 
     found = compare([of_cycles(1.0)], [of_cycles(1.5)])
     assert (found.measure, found.total.detail.second) == ("cycles", 750.0)

@@ -82,10 +82,10 @@ _OF_THIS_FLOOR = {
 _OF_THE_LAB = {
     "EmulatedRun": "show.notebook.emulated",
     "EmulationSettings": "emulate.settings:Settings",
-    "RunDifference": "show.notebook.runs",
+    "RunDifference": "show.notebook.study_results",
     "SimulatedRun": "show.notebook.simulated",
     "Simulation": "simulation",
-    "StudyRun": "show.notebook.runs",
+    "StudyRun": "show.notebook.study_results",
     "emulate": "api",
     "open_run": "api",
     "run_study": "api",

@@ -5,7 +5,7 @@ The verbs of the command line call these functions, and print what they return.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from perpacket import lab
@@ -13,6 +13,7 @@ from perpacket.advise.trial import Plan
 from perpacket.analysis import profile_comparison
 from perpacket.analysis.profile_comparison import Unit
 from perpacket.analysis.ratios import RatioRule
+from perpacket.profile_document import ProfileDocument
 from perpacket.results import (
     AdviceResult,
     MeasuredProfile,
@@ -42,7 +43,8 @@ def profile(
 
     named = {name.replace("_", "-"): value for name, value in options.items()}
     own = {"duration": duration_s, "pid": pid, "requests": requests}
-    return MeasuredProfile(live.once(own | named), THIS_MACHINE)
+    document = live.once(own | named)
+    return MeasuredProfile(ProfileDocument.parse(document, THIS_MACHINE), THIS_MACHINE)
 
 
 def advise(
@@ -129,9 +131,9 @@ def compare_profiles(
     )
 
 
-def windows_of(side: Result | str | Path) -> Sequence[Mapping[str, object]]:
+def windows_of(side: Result | str | Path) -> Sequence[ProfileDocument]:
     """The windows of a profile."""
     if isinstance(side, MeasuredProfile):
-        return [side.document]
+        return [side.profile]
     assert isinstance(side, str | Path)
     return profile_comparison.read(Path(side))

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from perpacket import lab
-from perpacket.analysis import network_share
+from perpacket import lab, server_cost
 from perpacket.analysis.claim import Claim, Pair, ratio_claim
 from perpacket.analysis.profile_comparison import ProfileComparison
 from perpacket.analysis.statistics import significant
 from perpacket.errors import ConfigurationError
+from perpacket.profile_document import Cost, ProfileDocument
+from perpacket.profile_document import read_profile as read_document
 from perpacket.show import markup
 from perpacket.show.table import Table
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     AnyChart = LayerChart | VConcatChart
 
-COST = "cpu_ns_per_packet"
 PLOT, FRAME = "plot()", "to_polars()"
 
 
@@ -78,28 +78,20 @@ class Result(ABC):
 class MeasuredProfile(Result):
     """The cost of a packet by layer over one window."""
 
-    document: Mapping[str, object]
-    """The document of `perpacket profile --format json`."""
+    profile: ProfileDocument
     place: str
     """The name of the profile's file, for errors and captions."""
 
     @property
-    def layers(self) -> Mapping[str, Mapping[str, object]]:
-        """The numbers of each layer; raises `ConfigurationError` when there are none."""
-        layers = self.document.get("layers")
-        if not isinstance(layers, Mapping) or not all(
-            isinstance(layer, Mapping) for layer in layers.values()
-        ):
-            raise ConfigurationError(
-                f"{self.place}: a profile has `layers`, this document has none",
-                hint="make a profile with `perpacket profile --format json`",
-            )
-        return layers
+    def layers(self) -> Mapping[str, Cost]:
+        """The cost of each layer; raises `ConfigurationError` when there are none."""
+        self.profile.require_layers(self.place)
+        return self.profile.layers
 
     @property
     def network_share(self) -> float:
         """The network's share of the server's processor time, as a fraction."""
-        return network_share.network_share(self.document, self.place)
+        return server_cost.of_profile(self.profile, self.place).network_share
 
     def gain(self, offloaded: float = 1.0) -> float:
         """The largest gain in throughput if that part of the network's work moves to a NIC.
@@ -113,11 +105,11 @@ class MeasuredProfile(Result):
     def tables(self) -> Sequence[Table]:
         """The share and the cost of each layer."""
         rows = tuple(
-            (name, _text(layer.get("share"), 100), _text(layer.get(COST), 1))
+            (name, _text(layer.share, 100), _text(layer.cpu_ns_per_packet, 1))
             for name, layer in self.layers.items()
         )
         title = (
-            f"{self.place}: {self.document.get('backend', 'profile')}; the network uses "
+            f"{self.place}: {self.profile.backend or 'profile'}; the network uses "
             f"{100 * self.network_share:.1f} % of the server's time, so the gain by offload is "
             f"at most {100 * self.gain():.0f} %"
         )
@@ -126,11 +118,14 @@ class MeasuredProfile(Result):
 
     def as_dict(self) -> Mapping[str, object]:
         """The profile's document."""
-        return self.document
+        return self.profile.document
 
     def records(self) -> Sequence[Mapping[str, object]]:
         """A row for each layer: its name and its numbers."""
-        return [{"layer": name, **layer} for name, layer in self.layers.items()]
+        return [
+            {"layer": name, **cost.model_dump(exclude_unset=True)}
+            for name, cost in self.layers.items()
+        ]
 
     def plot(self, what: Literal["layers", "laws"] = "layers", *, width: int = 800) -> AnyChart:
         """The cost of a packet by layer, or the profile on the curve of LAWS.
@@ -150,15 +145,15 @@ class MeasuredProfile(Result):
             charts = lab.load("show.results", PLOT)
             laws: AnyChart = charts.laws_point(name, self.network_share, width=width)
             return laws
-        timed = any(isinstance(layer.get(COST), int | float) for layer in self.layers.values())
-        event = COST if timed else "share"
+        timed = any(layer.cpu_ns_per_packet is not None for layer in self.layers.values())
         title = (
             "processor time per packet (ns)" if timed else "share of the busy processor (0 to 1)"
         )
         costs = {
-            layer: float(value)
-            for layer, numbers in self.layers.items()
-            if layer != "idle" and isinstance(value := numbers.get(event), int | float)
+            name: value
+            for name, layer in self.layers.items()
+            if name != "idle"
+            and (value := layer.cpu_ns_per_packet if timed else layer.share) is not None
         }
         chart: AnyChart = lab.load("show.results", PLOT).layer_bar(
             name, costs, x_title="profile", y_title=title, width=width
@@ -332,14 +327,13 @@ def ratio_chart(ratios: Sequence[Claim[Pair]], quantity: str, width: int) -> Any
     return chart
 
 
-def _text(value: object, scale: float) -> str:
+def _text(value: float | None, scale: float) -> str:
     """A number in running text; empty if it was not measured."""
-    return significant(scale * float(value), 4, 6) if isinstance(value, int | float) else ""
+    return "" if value is None else significant(scale * value, 4, 6)
 
 
 def read_profile(file: str | Path) -> MeasuredProfile:
     """Read a profile; raises `ConfigurationError` naming a file that is not one."""
-    profile = MeasuredProfile(network_share.read_document(Path(file), str(file)), str(file))
-    # Check the shares here, so that the error names the file.
-    _ = profile.network_share
+    profile = MeasuredProfile(read_document(Path(file), str(file)), str(file))
+    profile.profile.require_layers(profile.place)
     return profile

@@ -14,7 +14,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from perpacket.errors import RunFailed
+from perpacket.errors import ConfigurationError, RunFailed
+from perpacket.profile_document import ProfileDocument
 
 OFF_PATH = "other"
 """The layer of other programs, and of kernel work of no layer."""
@@ -94,18 +95,36 @@ def of_layers(layers: Mapping[str, float], window_s: float = 0.0) -> ServerCost:
     )
 
 
-def of_documents(documents: Iterable[Mapping[str, object]]) -> ServerCost | None:
-    """The cost in documents of `perpacket profile`; None if one has no layers of time."""
+def of_profiles(profiles: Iterable[ProfileDocument]) -> ServerCost | None:
+    """The cost in profiles; None if one has no layers of time."""
     seconds: dict[str, float] = {}
     windows_s = 0.0
-    for document in documents:
-        layers, window_s = document.get("layers"), document.get("window_s")
-        if not isinstance(layers, Mapping) or not isinstance(window_s, int | float):
+    for profile in profiles:
+        if not profile.layers or "window_s" not in profile.model_fields_set:
             return None
-        for name, layer in layers.items():
-            layer_s = layer.get("cpu_s") if isinstance(layer, Mapping) else None
-            if not isinstance(layer_s, int | float):
+        for name, layer in profile.layers.items():
+            if layer.cpu_s is None:
                 return None
-            seconds[str(name)] = seconds.get(str(name), 0.0) + layer_s
-        windows_s += window_s
+            seconds[name] = seconds.get(name, 0.0) + layer.cpu_s
+        windows_s += profile.window_s
     return of_layers(seconds, windows_s) if seconds else None
+
+
+def of_documents(documents: Iterable[Mapping[str, object]]) -> ServerCost | None:
+    """The cost in documents of `perpacket profile`; None if one has no layers of time."""
+    try:
+        return of_profiles([ProfileDocument.parse(document) for document in documents])
+    except ConfigurationError:
+        return None
+
+
+def of_profile(profile: ProfileDocument, place: str) -> ServerCost:
+    """The cost in one profile; only its shares are known in a profile without times.
+
+    *Communication Breakdown* counts the stack and the driver as communication. It counts system
+    calls and the copy between user and socket as the application's work, but a profile counts the
+    copy in `socket`. Raises `ConfigurationError` naming `place` when the profile has no layers.
+    """
+    profile.require_layers(place)
+    shares = {name: layer.share or 0.0 for name, layer in profile.layers.items()}
+    return of_profiles([profile]) or of_layers(shares)

@@ -188,7 +188,8 @@ def part(
 
     Prints the gain with the network unchanged, and the gain with the network offloaded too (LAWS).
     """
-    from perpacket.analysis import network_share as profiled
+    from perpacket import server_cost
+    from perpacket.profile_document import read_profile
     from perpacket_lab.models import laws as model
 
     if (share is None) == (name is None) or (name is not None) != (profile is not None):
@@ -198,10 +199,10 @@ def part(
             hint="as in: perpacket model part --profile profile.json --part php",
         )
     if profile is not None and name is not None:
-        document = profiled.read_document(profile, f"--profile {profile}")
-        share = profiled.part_share(document, name, str(profile))
+        document = read_profile(profile, f"--profile {profile}")
+        share = document.part_share(name, str(profile))
         if network_share is None:
-            network_share = profiled.network_share(document, str(profile))
+            network_share = server_cost.of_profile(document, str(profile)).network_share
     network = network_share or 0.0
     alone, both = (
         float(model.gain_of_cheaper_part(share or 0.0, cost, offloaded))
@@ -236,7 +237,8 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
     Raises `ConfigurationError` unless exactly one of both is given, and `RunFailed` for a profile
     of an idle server or of other programs.
     """
-    from perpacket.analysis import network_share as profiled
+    from perpacket import server_cost
+    from perpacket.profile_document import read_profile
 
     if (network_share is None) == (profile is None):
         raise ConfigurationError(
@@ -247,8 +249,8 @@ def share_of(network_share: float | None, profile: Path | None) -> float:
     if network_share is not None:
         return network_share
     assert profile is not None
-    document = profiled.read_document(profile, f"--profile {profile}")
-    cost = profiled.cost_of(document, str(profile))
+    document = read_profile(profile, f"--profile {profile}")
+    cost = server_cost.of_profile(document, str(profile))
     if not cost.network_share:
         raise ConfigurationError(
             f"--profile {profile}: its network layers used no processor time, so there is no work "
@@ -539,7 +541,7 @@ def check_io(io_bandwidth: int, is_described: bool) -> None:
 
 def measured_server(bench: Path | None, io_bandwidth: int | None, quiet: bool) -> ServerMachine:
     """A catalogue server for this machine, or for the machine of a `bench memory` report."""
-    from perpacket.analysis import network_share as profiled
+    from perpacket.profile_document import read_object
     from perpacket_lab.models import bandwidth
     from perpacket_lab.models.bounds import ServerMachine as Described
 
@@ -547,7 +549,7 @@ def measured_server(bench: Path | None, io_bandwidth: int | None, quiet: bool) -
         name, copied = "this machine", bandwidth.copy_mbytes_per_s()
     else:
         name = f"machine of {bench.name}"
-        document = profiled.read_document(bench, f"--bench {bench}")
+        document = read_object(bench, f"--bench {bench}")
         copied = bandwidth.of_bench(document, str(bench))
     progress.note(f"memory, copied by one core: {copied} MB/s read and written", quiet)
     buses = {"memory": copied.value}

@@ -6,9 +6,9 @@
     router/              runs through a router
     bench/               benchmarks of this machine's memory and context switches
     plan.py              the parameters that runs share
-    runs.py              the parts of a run that all kinds share: programs, warm-up, window
+    measured_run.py      the parts of a run that all kinds share: programs, warm-up, window
     summary.py           the parts of an observation that all kinds share
-    runner.py            the setup of a study, and the facts about its hosts
+    host_runner.py       the setup of a study, and the facts about its hosts
     programs.py          the profile on a host, and the reports of the agent's programs
     host_files.py        files and folders on a host
     process_tree.py      the kernel's counts of the server's processes

@@ -17,7 +17,6 @@
     servers.py      the server behind a process, and its options
     listening.py    the address at which a server listens
     bounds.py       the share of processor time that a change can remove
-    of_run.py       advice on the points of a measured run
     glance.py       the change most worth trying, found while another verb runs or after it
     advice.py       the changes that apply, ranked, and those that do not, with reasons
     network_scope.py  a network namespace and an interface in it

@@ -31,12 +31,13 @@ from perpacket.analysis.statistics import (
     unpaired_ratio,
 )
 from perpacket.errors import ConfigurationError
-from perpacket.server_cost import OFF_PATH, of_documents
+from perpacket.profile_document import Cost, ProfileDocument
+from perpacket.server_cost import OFF_PATH, of_profiles
 
-Window = Mapping[str, object]
-"""A document of `perpacket profile --format json`."""
-
+Window = ProfileDocument
 Count = Callable[[Window], float]
+Part = Callable[[Window], Cost]
+Costs = Callable[[Window], Mapping[str, Cost]]
 
 Share = tuple[float, float, float]
 """A share of the busy time, and the ends of its interval of 95 % within one profile."""
@@ -128,7 +129,7 @@ def read(path: Path) -> list[Window]:
             raise ConfigurationError(f"{path}: {error}", hint=HINT) from None
         if not isinstance(document, dict) or "window_s" not in document:
             raise ConfigurationError(f"{path}: expected a profile", hint=HINT)
-        windows.append(document)
+        windows.append(ProfileDocument.parse(document, str(path)))
         while text[place : place + 1].isspace():
             place += 1
     if not windows:
@@ -167,28 +168,24 @@ def compare(
             hint="profile with --requests URL",
         )
     for name, windows in zip("AB", chosen, strict=True):
-        cost = of_documents(windows)
+        cost = of_profiles(windows)
         if cost is not None:
             cost.require_load(f"profile {name}")
     sides = ComparedProfiles(*chosen, paired)
     below = packets if unit is Unit.PACKET else requests
 
-    def rows(table: str, prefix: str = "") -> tuple[Claim[Pair], ...]:
-        names = _names((*chosen[0], *chosen[1]), table)
-        confidence = 1 - (1 - CONFIDENCE) / max(1, len(names))
+    def rows(costs: Costs, prefix: str = "") -> tuple[Claim[Pair], ...]:
+        parts = {name: partial(part_of, costs, name) for name in _names(costs, *chosen)}
+        confidence = 1 - (1 - CONFIDENCE) / max(1, len(parts))
         return tuple(
             sides.ratio(
-                prefix + name,
-                amount(measure, table, name),
-                below,
-                confidence,
-                partial(share, path=(table, name)),
+                prefix + name, amount(measure, part), below, confidence, partial(share, part)
             )
-            for name in names
+            for name, part in parts.items()
         )
 
     total = sides.ratio(TOTAL, server(measure), below, CONFIDENCE, server_share)
-    layers, kinds = rows("layers"), rows("kinds", KIND)
+    layers, kinds = rows(layers_of), rows(lambda window: window.kinds, KIND)
     traffic = tuple(sides.ratio(name, above, per) for name, above, per in traffic_rows(unit))
     by_name = {judged.quantity: judged for judged in (total, *layers, *kinds)}
     notes = list(_notes(first, second, chosen, traffic))
@@ -203,8 +200,7 @@ def compare(
         kinds,
         {
             (layer, kind): sides.costs(cell(measure, layer, kind), below)
-            for layer in _names((*chosen[0], *chosen[1]), "layer_kinds")
-            for kind in _kinds((*chosen[0], *chosen[1]), layer)
+            for layer, kind in _cells(*chosen)
         },
         tuple(judge(rule, by_name) for rule in rules),
         tuple(notes),
@@ -274,17 +270,30 @@ class ComparedProfiles:
         return ratio_claim("", name, interval, Pair(*costs, self.paired))
 
 
-def share(window: Window, path: tuple[str, str]) -> Share | None:
-    """The share at a path of a window; None if the window has no interval of it."""
-    value, low, high = (number(window, *path, key) for key in ("share", "low", "high"))
+def layers_of(window: Window) -> Mapping[str, Cost]:
+    """The layers of a window."""
+    return window.layers
+
+
+def part_of(costs: Costs, name: str, window: Window) -> Cost:
+    """The cost of a part of a window; without numbers if the window does not have it."""
+    return costs(window).get(name, Cost())
+
+
+OTHERS: Part = partial(part_of, layers_of, OFF_PATH)
+"""The cost of other programs."""
+
+
+def share(part: Part, window: Window) -> Share | None:
+    """The share of a part of a window; None if the window has no interval of it."""
+    cost = part(window)
+    value, low, high = cost.share or 0.0, cost.low or 0.0, cost.high or 0.0
     return (value, low, high) if value > 0 and low <= value <= high else None
 
 
 def server_share(window: Window) -> Share | None:
     """The share of the server's cost, from that of other programs."""
-    if not number(window, "layers", OFF_PATH, "share"):
-        return None
-    others = share(window, ("layers", OFF_PATH))
+    others = share(OTHERS, window)
     return None if others is None else (1 - others[0], 1 - others[2], 1 - others[1])
 
 
@@ -315,63 +324,49 @@ def quotient(windows: Sequence[Window], above: Count, below: Count) -> float:
     return math.fsum(above(window) for window in windows) / whole if whole else 0.0
 
 
-def number(window: Window, *path: str) -> float:
-    """A number of a window; 0 if the window does not have it."""
-    value: object = window
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def packets(window: Window) -> float:
     """Frames sent and received."""
-    return number(window, "packets", "sent") + number(window, "packets", "received")
+    return window.packets.both
 
 
 def requests(window: Window) -> float:
     """Answered requests; 0 if they were not counted."""
-    return number(window, "requests")
+    return window.requests or 0.0
 
 
-def amount(measure: str, *path: str) -> Count:
-    """A function that returns the cost of a part for all packets of a window.
+def amount(measure: str, part: Part) -> Count:
+    """A function that returns the cost of a part for all packets of a window."""
+    return lambda window: part(window).per_packet(measure) * packets(window)
 
-    `path` names the part, such as `layers`, `tcp`. The function multiplies the part's cost of a
-    packet by the number of packets.
-    """
-    return lambda window: number(window, *path, f"{measure}_per_packet") * packets(window)
+
+def total_of(window: Window) -> Cost:
+    """The cost of all programs."""
+    return window.total
 
 
 def server(measure: str) -> Count:
     """The server's cost (`perpacket.server_cost`): all layers but that of other programs."""
-    whole, others = amount(measure, TOTAL), amount(measure, "layers", OFF_PATH)
+    whole, others = amount(measure, total_of), amount(measure, OTHERS)
     return lambda window: whole(window) - others(window)
 
 
 def cell(measure: str, layer: str, kind: str) -> Count:
     """The cost of a kind of work in a layer."""
-    whole = amount(measure, TOTAL)
-    return lambda window: number(window, "layer_kinds", layer, kind) * whole(window)
+    whole = amount(measure, total_of)
+    return lambda window: window.layer_kinds.get(layer, {}).get(kind, 0.0) * whole(window)
 
 
 def traffic_rows(unit: Unit) -> list[tuple[str, Count, Count]]:
     """The quotients that describe the traffic: name, numerator and denominator."""
 
     def window_s(window: Window) -> float:
-        return number(window, "window_s")
-
-    def two_ways(table: str, sent: str, received: str) -> Count:
-        return lambda window: number(window, table, sent) + number(window, table, received)
+        return window.window_s
 
     rows: list[tuple[str, Count, Count]] = [
         ("packets/s", packets, window_s),
-        ("bytes a packet", two_ways("bytes", "sent", "received"), packets),
-        ("sent share", lambda window: number(window, "packets", "sent"), packets),
-        (
-            "segments a packet",
-            two_ways("packets", "segments_sent", "segments_received"),
-            packets,
-        ),
+        ("bytes a packet", lambda window: window.bytes.both, packets),
+        ("sent share", lambda window: window.packets.sent or 0.0, packets),
+        ("segments a packet", lambda window: window.packets.segments, packets),
     ]
     if unit is Unit.REQUEST:
         rows += [("requests/s", requests, window_s), ("packets a request", packets, requests)]
@@ -381,8 +376,8 @@ def traffic_rows(unit: Unit) -> list[tuple[str, Count, Count]]:
 def common_measure(first: Sequence[Window], second: Sequence[Window]) -> str:
     """The first measure that every window with packets has."""
     for measure in MEASURES:
-        key = f"{measure}_per_packet"
-        if all(number(window, TOTAL, key) for window in (*first, *second) if packets(window)):
+        windows = [window for window in (*first, *second) if packets(window)]
+        if all(window.total.per_packet(measure) for window in windows):
             return measure
     raise ConfigurationError("the profiles have no cost of a packet in common", hint=HINT)
 
@@ -398,18 +393,17 @@ def _busy_pairs(
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
-def _names(windows: Sequence[Window], table: str) -> list[str]:
-    names: dict[str, None] = {}
-    for window in windows:
-        rows = window.get(table)
-        names |= dict.fromkeys(rows if isinstance(rows, Mapping) else ())
-    return list(names)
+def _names(costs: Costs, *sides: Sequence[Window]) -> list[str]:
+    return list(dict.fromkeys(name for side in sides for window in side for name in costs(window)))
 
 
-def _kinds(windows: Sequence[Window], layer: str) -> list[str]:
-    tables = [window.get("layer_kinds") for window in windows]
-    rows = [table.get(layer) for table in tables if isinstance(table, Mapping)]
-    return list(dict.fromkeys(kind for row in rows if isinstance(row, Mapping) for kind in row))
+def _cells(*sides: Sequence[Window]) -> list[tuple[str, str]]:
+    tables = [window.layer_kinds for side in sides for window in side]
+    cells = dict.fromkeys(
+        (layer, kind) for table in tables for layer in table for kind in table[layer]
+    )
+    layers = list(dict.fromkeys(layer for layer, _ in cells))
+    return sorted(cells, key=lambda pair: layers.index(pair[0]))
 
 
 def _notes(
@@ -439,7 +433,7 @@ def _notes(
     idle = len(first) + len(second) - sum(map(len, chosen))
     if idle:
         notes.append(f"{idle} windows without packets are left out")
-    backends = {str(window.get("backend")) for window in (*first, *second)}
+    backends = {str(window.backend) for window in (*first, *second)}
     if len(backends) > 1:
         notes.append(f"the profiles measure differently: {', '.join(sorted(backends))}")
     return notes

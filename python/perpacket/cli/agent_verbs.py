@@ -108,7 +108,7 @@ def load_http(options: Options) -> int:
     name = str(options.get("application", ""))
     if not name or Path(name).is_file():
         become(agent.run("load http", options))
-    file, running, sessions = map(applications, ("file", "running", "sessions"))
+    file, running, sessions = map(applications, ("application_file", "running", "sessions"))
     definition = file.load(name)
     options = options | {"application": str(definition.sessions)}
     if "url" in options:
@@ -126,7 +126,7 @@ def profile(options: Options) -> int:
     if "hosts" in options:
         return profile_of_hosts(options)
     if name := options.pop("application", None):
-        file, running = applications("file"), applications("running")
+        file, running = applications("application_file"), applications("running")
         options["pid"] = running.require(file.load(str(name)).name).pid
     if prints_advice(options):
         return profile_with_advice(options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from perpacket.cli import output, progress
@@ -110,7 +109,7 @@ def write_notes(states: Sequence[State], written: list[str], quiet: bool) -> Non
 def write(states: Sequence[State], output_format: Format) -> None:
     """Print the table of the machines, or a JSON document."""
     if output_format is Format.JSON:
-        output.write_json({"schema": 1, "hosts": [asdict(state) for state in states]})
+        output.write_json({"schema": 1, "hosts": [state.as_dict() for state in states]})
     else:
         from perpacket.show import host_table as shown
 

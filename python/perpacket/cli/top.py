@@ -13,6 +13,7 @@ import typer
 
 from perpacket.cli.options import MEASURE, Format, FormatOption
 from perpacket.cli.quantities import cpu_list, seconds_from
+from perpacket.profile_document import ProfileDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from perpacket.advise.glance import BackgroundProfile
-    from perpacket.measure.live import Window
 
 EXAMPLE = "Example: perpacket top --cpus 0 --requests http://127.0.0.1:8080/.perpacket/report"
 
@@ -136,11 +136,11 @@ def top(
     shows_advice = output_format is Format.TABLE
     advice = glance.BackgroundProfile(GLANCE_S, pid, requests or "") if shows_advice else None
     try:
-        with live.windows(options, every) as found:
-            windows = until(found, end)
+        with live.windows(options, every) as documents:
+            windows = until(map(ProfileDocument.parse, documents), end)
             if output_format is Format.JSON:
                 for window in windows:
-                    sys.stdout.write(json.dumps(window) + "\n")
+                    sys.stdout.write(json.dumps(window.document) + "\n")
                     sys.stdout.flush()
             elif sys.stdout.isatty():
                 refresh(windows, by)
@@ -162,7 +162,7 @@ def print_next(advice: BackgroundProfile) -> None:
         sys.stdout.write(f"{line}\n")
 
 
-def until(windows: Iterator[Window], end: float | None) -> Iterator[Window]:
+def until(windows: Iterator[ProfileDocument], end: float | None) -> Iterator[ProfileDocument]:
     """The windows until a moment of the monotonic clock, or all."""
     for window in windows:
         yield window
@@ -170,77 +170,73 @@ def until(windows: Iterator[Window], end: float | None) -> Iterator[Window]:
             return
 
 
-def refresh(windows: Iterator[Window], by: By | None) -> None:
+def refresh(windows: Iterator[ProfileDocument], by: By | None) -> None:
     """Show each window on the terminal, in place of the last one."""
     from rich.console import Console
     from rich.live import Live
 
     with Live("profiling ...", console=Console(), screen=True, auto_refresh=False) as screen:
         for window in windows:
-            screen.update(picture(window, limits(window), by), refresh=True)
+            screen.update(picture(window, window.limits, by), refresh=True)
 
 
-def follow(windows: Iterator[Window], by: By | None) -> None:
+def follow(windows: Iterator[ProfileDocument], by: By | None) -> None:
     """Print each window below the last one, for a pipe or a file, and each note once."""
     from rich.console import Console
 
     console = Console(width=100, no_color=True, highlight=False)
     printed: list[str] = []
     for window in windows:
-        notes = limits(window)
+        notes = window.limits
         new = [note for note in notes if note not in printed]
         console.print(picture(window, new, by))
         printed += notes
 
 
-def picture(window: Window, notes: list[str], by: By | None = None) -> RenderableType:
+def picture(window: ProfileDocument, notes: list[str], by: By | None = None) -> RenderableType:
     """The rates of a window, a line and a bar for each layer, and notes on the numbers."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    unit, event = ("ns", "cpu_ns_per_packet")
-    layers = mapping(window, "layers")
-    if any("cycles_per_packet" in mapping(layers, name) for name in layers):
-        unit, event = ("cycles", "cycles_per_packet")
+    counted = any(layer.cycles_per_packet is not None for layer in window.layers.values())
+    unit = "cycles" if counted else "ns"
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("layer")
     table.add_column(f"{unit} per packet", justify="right")
     table.add_column("share", justify="right")
     table.add_column("", no_wrap=True)
-    for name in layers:
-        layer = mapping(layers, name)
-        share = number(layer, "share") or 0.0
+    for name, layer in window.layers.items():
+        share = layer.share or 0.0
         if name == "idle" or share == 0:
             continue
         colour = COLOURS.get(name, "bright_black")
         bar = Text("█" * max(1, round(BAR_WIDTH * share)), style=colour)
-        table.add_row(name, amount(number(layer, event)), f"{100 * share:.1f} %", bar)
-    lines = [Text(finding, style="bold") for finding in texts(window, "findings")]
+        cost = layer.cycles_per_packet if counted else layer.cpu_ns_per_packet
+        table.add_row(name, amount(cost), f"{100 * share:.1f} %", bar)
+    lines = [Text(finding, style="bold") for finding in window.findings]
     lines += [Text(f"note: {note}", style="dim") for note in notes]
     divided = [processors(window), Text()] if by is By.CPU else []
     return Group(Text(headline(window), style="bold"), Text(), table, Text(), *divided, *lines)
 
 
-def processors(window: Window) -> RenderableType:
+def processors(window: ProfileDocument) -> RenderableType:
     """A row for each processor, or for those that run most."""
     from rich.table import Table
 
-    cpus = window.get("processors")
-    rows = [row for row in cpus if isinstance(row, dict)] if isinstance(cpus, list) else []
-    rows.sort(key=lambda row: -(number(row, "run_share") or 0.0))
+    rows = sorted(window.processors, key=lambda row: -(row.run_share or 0.0))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("CPU", "busy", "softirq", "packets/s", "of all", "ns per packet", "drops"):
         table.add_column(title, justify="right")
-    span = number(window, "window_s") or 1.0
-    for row in sorted(rows[:SHOWN_CPUS], key=lambda row: number(row, "cpu") or 0):
+    span = window.window_s or 1.0
+    for row in sorted(rows[:SHOWN_CPUS], key=lambda row: row.cpu):
         table.add_row(
-            str(row.get("cpu")),
-            *(percent(number(row, name)) for name in ("run_share", "softirq_share")),
-            amount(rate(row, "packets", span)),
-            percent(number(row, "packet_share")),
-            amount(number(row, "cpu_ns_per_packet")),
-            amount(number(row, "drops")),
+            str(row.cpu),
+            *(percent(share) for share in (row.run_share, row.softirq_share)),
+            amount(rate(row.packets, span)),
+            percent(row.packet_share),
+            amount(row.cpu_ns_per_packet),
+            amount(row.drops),
         )
     return table
 
@@ -250,51 +246,24 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.0f} %"
 
 
-def headline(window: Window) -> str:
+def headline(window: ProfileDocument) -> str:
     """`41,210 packets/s sent · 41,198 received · 9,870 requests/s · CPU 97 % busy`."""
-    span = number(window, "window_s") or 1.0
-    packets = mapping(window, "packets")
+    span = window.window_s or 1.0
     parts = [
-        f"{amount(rate(packets, 'sent', span))} packets/s sent",
-        f"{amount(rate(packets, 'received', span))} received",
+        f"{amount(rate(window.packets.sent, span))} packets/s sent",
+        f"{amount(rate(window.packets.received, span))} received",
     ]
-    requests = number(window, "requests")
-    if requests is not None:
-        parts.append(f"{amount(requests / span)} requests/s")
-    busy = number(mapping(window, "closure"), "profile_cpu_s")
-    cpus = window.get("cpus")
-    if busy is not None and isinstance(cpus, list) and cpus:
-        parts.append(f"CPU {100 * busy / span / len(cpus):.0f} % busy")
+    if window.requests is not None:
+        parts.append(f"{amount(window.requests / span)} requests/s")
+    busy = None if window.closure is None else window.closure.profile_cpu_s
+    if busy is not None and window.cpus:
+        parts.append(f"CPU {100 * busy / span / len(window.cpus):.0f} % busy")
     return " · ".join(parts)
 
 
-def limits(window: Window) -> list[str]:
-    """The limits of a window's numbers, as the profiler reports them."""
-    return texts(window, "limits")
-
-
-def texts(window: Window, key: str) -> list[str]:
-    """The sentences of a window with this key."""
-    items = window.get(key)
-    return [str(sentence) for sentence in items] if isinstance(items, list) else []
-
-
-def rate(counts: Window, name: str, span: float) -> float | None:
+def rate(count: float | None, span: float) -> float | None:
     """A count over the window's seconds."""
-    value = number(counts, name)
-    return None if value is None else value / span
-
-
-def mapping(content: Window, key: str) -> Window:
-    """The table of a window with this key, or an empty one."""
-    value = content.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def number(content: Window, key: str) -> float | None:
-    """The number of a window with this key, or None."""
-    value = content.get(key)
-    return float(value) if isinstance(value, int | float) else None
+    return None if count is None else count / span
 
 
 def amount(value: float | None) -> str:

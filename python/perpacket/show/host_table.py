@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
-from perpacket.analysis.profile_comparison import number, packets
+from perpacket.profile_document import Cost, ProfileDocument
 from perpacket.show.table import Table
 
 SMALLEST_SHARE = 0.01
@@ -25,8 +26,8 @@ class HostState(Protocol):
         ...
 
     @property
-    def window(self) -> Mapping[str, object] | None:
-        """A document of `perpacket profile`."""
+    def window(self) -> ProfileDocument | None:
+        """The profile."""
         ...
 
     @property
@@ -55,39 +56,33 @@ def row(state: HostState, names: Sequence[str]) -> tuple[str, ...]:
     return (state.target, *cells(windows, names))
 
 
-def cells(windows: Sequence[Mapping[str, object]], names: Sequence[str]) -> tuple[str, ...]:
+def cells(windows: Sequence[ProfileDocument], names: Sequence[str]) -> tuple[str, ...]:
     """The cells of some machines: the sums of their rates, and the costs over all packets."""
-    every = math.fsum(packets(window) for window in windows)
+    every = math.fsum(window.packets.both for window in windows)
     if not windows:
         return ("-",) * (3 + len(names))
-    rate = math.fsum(packets(window) / (number(window, "window_s") or 1.0) for window in windows)
-    time_s = math.fsum(number(window, "window_s") * len(cpus_of(window)) for window in windows)
-    busy_s = math.fsum(number(window, "total", "cpu_s") for window in windows)
+    rate = math.fsum(window.packets.both / (window.window_s or 1.0) for window in windows)
+    time_s = math.fsum(window.window_s * len(window.cpus) for window in windows)
+    busy_s = math.fsum(window.total.cpu_s or 0.0 for window in windows)
 
-    def cost(*path: str) -> str:
-        used = math.fsum(number(window, *path, "cpu_s") for window in windows)
+    def cost(part: Callable[[ProfileDocument], Cost]) -> str:
+        used = math.fsum(part(window).cpu_s or 0.0 for window in windows)
         return f"{1e9 * used / every:,.0f}" if every else "-"
 
     return (
         f"{rate:,.0f}",
         f"{100 * busy_s / time_s:.0f} %" if time_s else "-",
-        cost("total"),
-        *(cost("layers", name) for name in names),
+        cost(lambda window: window.total),
+        *(cost(partial(layer, name)) for name in names),
     )
 
 
-def layers(windows: Sequence[Mapping[str, object]]) -> list[str]:
+def layer(name: str, window: ProfileDocument) -> Cost:
+    """The cost of a layer; without numbers if the profile does not have it."""
+    return window.layers.get(name, Cost())
+
+
+def layers(windows: Sequence[ProfileDocument]) -> list[str]:
     """The layers with a visible share on some machine, in the order of the profile."""
-    names: dict[str, None] = {}
-    for window in windows:
-        rows = window.get("layers")
-        for name in rows if isinstance(rows, Mapping) else ():
-            if number(window, "layers", name, "share") >= SMALLEST_SHARE:
-                names.setdefault(name)
-    return list(names)
-
-
-def cpus_of(window: Mapping[str, object]) -> Sequence[object]:
-    """The processors of a profile."""
-    cpus = window.get("cpus")
-    return cpus if isinstance(cpus, list) else []
+    rows = [row for window in windows for row in window.layers.items()]
+    return list(dict.fromkeys(name for name, cost in rows if (cost.share or 0) >= SMALLEST_SHARE))

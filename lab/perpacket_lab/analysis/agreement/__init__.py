@@ -1,11 +1,11 @@
 """Measurement, simulation and models compared: the function that `agreement/study.toml` names.
 
-    costs.py        the cost of a request in one observation
-    scenario.py     two methods in one scenario
-    share.py        the network stack's share of the processor against file size
-    emulated.py     the layers' shares of instructions, beside measured and simulated ones; misses
-    throughput.py   throughput against connections
-    handoff.py      the gain of handoff: simulated, and by two models, partial handoff and LAWS
+    costs.py              the cost of a request in one observation
+    scenario.py           two methods in one scenario
+    share.py              the network stack's share of the processor against file size
+    emulated_scenario.py  the layers' shares of instructions, beside the others; misses
+    throughput.py         throughput against connections
+    handoff_gain.py       the gain of handoff: simulated, by partial handoff and by LAWS
 
 Models have no points of the study. They are computed from measured or simulated runs, seed by seed.
 """

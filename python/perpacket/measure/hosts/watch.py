@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 
@@ -14,9 +14,7 @@ from perpacket.measure import agent
 from perpacket.measure.hosts.machines import Connection, RemoteMachine
 from perpacket.measure.hosts.process import LocalProcess, documents
 from perpacket.measure.hosts.record import Record, remove_leftovers
-
-Window = dict[str, object]
-"""A document of `perpacket profile --format json`."""
+from perpacket.profile_document import ProfileDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,19 @@ class State:
     """A machine's last profile."""
 
     target: str
-    window: Window | None
+    window: ProfileDocument | None
     clock: Clock | None
     error: str = ""
     """The reason why the machine sends no more profiles; empty if it still does."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The state as a JSON object, with the whole profile."""
+        return {
+            "target": self.target,
+            "window": None if self.window is None else self.window.document,
+            "clock": None if self.clock is None else asdict(self.clock),
+            "error": self.error,
+        }
 
 
 class Watched:
@@ -46,7 +53,7 @@ class Watched:
         self.target = target
         self.connection: Connection | None = None
         self._process: LocalProcess | None = None
-        self._window: Window | None = None
+        self._window: ProfileDocument | None = None
         self._clock: Clock | None = None
         self._text = ""
         self._error = ""
@@ -74,7 +81,7 @@ class Watched:
         if self._process is not None:
             self._text += self._process.drained()
             if reports := documents(self._text):
-                self._window = reports[-1]
+                self._window = ProfileDocument.parse(reports[-1], self.target)
                 self._text = self._text.rpartition("\n")[2]
             if is_over and self._process.poll() != 0 and not self._error:
                 words = self._process.stderr.strip().partition("\n")[0].removeprefix("error: ")
