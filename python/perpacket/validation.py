@@ -1,12 +1,16 @@
-"""The text of a problem that pydantic finds in a file, as one line."""
+"""Files of tables: what all of them reject, and the text of a problem as one line."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Final
+from importlib.resources.abc import Traversable
+from typing import Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from perpacket.errors import ConfigurationError
 
 TYPES: Final = ("str", "bool", "int", "float")
 """Parts of a location that are types of a union and not keys of the file."""
@@ -32,3 +36,23 @@ def problem_text(
     text = problem["msg"].removeprefix("Value error, ")
     text = (expected or {}).get(parts[0] if parts else "", text)
     return f"{key}: {text}, not {problem['input']!r}" if key else text
+
+
+class FileTable(BaseModel):
+    """A table of a file: unknown keys and values of another type are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
+
+
+TableT = TypeVar("TableT", bound=BaseModel)
+
+
+def read_toml(file: Traversable, table: type[TableT], hint: str = "") -> TableT:
+    """A TOML file as a table; raises `ConfigurationError` naming the file, the key and the type."""
+    try:
+        return table.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{file}: cannot be read: {reason}", hint=hint) from None
+    except ValidationError as error:
+        raise ConfigurationError(f"{file}: {problem_text(error)}", hint=hint) from None

@@ -13,17 +13,16 @@ Both assume that processing takes no time, unless `Work` has a processor time (T
 from __future__ import annotations
 
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from perpacket.errors import ConfigurationError
-from perpacket.validation import problem_text
+from perpacket.validation import FileTable, read_toml
 from perpacket_lab.models.checks import numbers
 
 AS_PRINTED_CPU_MEMORY = 1 / 32
@@ -42,37 +41,33 @@ PROCESSOR = "processor"
 """The name of the processor among the buses of a transaction."""
 
 
-class ServerMachine(BaseModel):
+class ServerMachine(FileTable):
     """The bandwidth of each bus in MB/s (10^6 bytes per second), and its source."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str
     buses_mbytes_per_s: dict[str, float]
     source: str
 
 
-class Transaction(BaseModel):
+class Transaction(FileTable):
     """The number of times that a transaction uses each path with all its data."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str
     paths: dict[str, float]
     source: str
 
 
-class DataPath(BaseModel):
+class DataPath(FileTable):
     """The number of times that a path crosses each bus."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str
     crossings: dict[str, float]
     source: str
 
 
-class Catalogue(BaseModel):
+class Catalogue(FileTable):
     """The data from which bounds are computed."""
 
-    model_config = ConfigDict(extra="forbid")
     path: list[DataPath] = Field(min_length=1)
     transaction: list[Transaction] = Field(min_length=1)
     server: list[ServerMachine] = Field(min_length=1)
@@ -115,13 +110,7 @@ def read_catalogue(file: Path | None = None) -> Catalogue:
     Raises `ConfigurationError` naming the file, the key and what was expected.
     """
     place = file if file is not None else files(__package__) / "data" / "bounds.toml"
-    try:
-        catalogue = Catalogue.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"{place}: cannot be read: {reason}") from None
-    except ValidationError as error:
-        raise ConfigurationError(f"{place}: {problem_text(error)}") from None
+    catalogue = read_toml(place, Catalogue)
     check_names(str(place), catalogue)
     return catalogue
 

@@ -15,17 +15,16 @@ overrides = [["run.packets", "600000"]]
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 from perpacket.errors import ConfigurationError, StudyError
-from perpacket.validation import problem_text
+from perpacket.validation import FileTable, read_toml
 from perpacket_lab.study import library
 from perpacket_lab.study.point import Point, check_points
 from perpacket_lab.study.stopping import Stopping
@@ -59,20 +58,18 @@ class RunConfiguration:
     """The resolved study as the text of its file, which the directory stores as `study.toml`."""
 
 
-class StoppingModel(BaseModel):
+class StoppingModel(FileTable):
     """The key `until` of the file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     quantity: str
     within: float = Field(gt=0)
     least: int = Field(ge=2)
     in_time_order: bool = False
 
 
-class PointModel(BaseModel):
+class PointModel(FileTable):
     """One `[[point]]` of the file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     name: str
     configuration: str
     against: str | None = None
@@ -83,10 +80,9 @@ class PointModel(BaseModel):
     )
 
 
-class FileModel(BaseModel):
+class FileModel(FileTable):
     """The whole file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
     schema_version: Literal[1] = Field(alias="schema")
     study: str
     perpacket: str
@@ -190,12 +186,7 @@ def _table(point: Point) -> dict[str, object]:
 
 def read(file: Path) -> RunConfiguration:
     """Read the file; raises `ConfigurationError` naming the file, the key and what was expected."""
-    try:
-        model = FileModel.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}", hint=REMEDY) from None
-    except ValidationError as error:
-        raise ConfigurationError(f"{file}: {problem_text(error)}", hint=REMEDY) from None
+    model = read_toml(file, FileModel, REMEDY)
     points = tuple(
         Point(
             **dict(point) | {"overrides": tuple((name, value) for name, value in point.overrides)}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from perpacket.analysis.statistics import DEFAULT_CONFIDENCE
 from perpacket.errors import ConfigurationError
-from perpacket.validation import problem_text
+from perpacket.validation import FileTable, problem_text
 from perpacket_lab.study import published_file, quantities
 from perpacket_lab.study.designs import DesignKind
 from perpacket_lab.study.figure import FigureKind
@@ -56,13 +56,7 @@ EXPECTED = {
 EXAMPLE_HINT = "`perpacket study new` prints an example with every key"
 
 
-class StudyTable(BaseModel):
-    """A table of the file; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
-
-
-class Rule(StudyTable):
+class Rule(FileTable):
     """`[[when]]`: levels and parameters of the points that match a condition."""
 
     condition: Condition = Field(alias="if")
@@ -70,7 +64,7 @@ class Rule(StudyTable):
     levels: dict[str, Scalar] = Field(default_factory=dict)
 
 
-class Experiment(StudyTable):
+class Experiment(FileTable):
     """`[[experiment]]`: a part of the points, which `--only` selects by name."""
 
     name: str = ""
@@ -94,7 +88,7 @@ class Experiment(StudyTable):
     scenario: dict[str, Scalar] = Field(default_factory=dict)
 
 
-class FigureTable(StudyTable):
+class FigureTable(FileTable):
     """`[[figure]]`: a figure, or one for each combination of entries of the lists in `each`."""
 
     kind: FigureKind
@@ -111,7 +105,7 @@ class FigureTable(StudyTable):
     each: list[str] = Field(default_factory=list)
 
 
-class ContestTable(StudyTable):
+class ContestTable(FileTable):
     """`[[contest]]`: competitors compared along a factor; `each` repeats it as in a figure."""
 
     title: str
@@ -124,7 +118,7 @@ class ContestTable(StudyTable):
     each: list[str] = Field(default_factory=list)
 
 
-class Asked(StudyTable):
+class Asked(FileTable):
     """`[asked]`: the options with which a built-in study ran, in the resolved file of a run."""
 
     length: Length = "default"
@@ -133,7 +127,7 @@ class Asked(StudyTable):
     """The files of the logs by name."""
 
 
-class StudyFile(StudyTable):
+class StudyFile(FileTable):
     """The whole file."""
 
     schema_version: Literal[1] = Field(alias="schema", default=1)

@@ -31,15 +31,14 @@ or only a part. A place needs a published number, a chart or a reason.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from perpacket.errors import ConfigurationError
-from perpacket.validation import problem_text
+from perpacket.validation import FileTable, read_toml
 from perpacket_lab.study.published import TOLERANCE_PERCENT, DocumentPlace, JudgedBy, Published
 from perpacket_lab.study.quantities import QUANTITIES
 
@@ -47,10 +46,9 @@ WIDEST_POINTS = 20.0
 """The widest interval of a share, in percentage points, that can agree with a published value."""
 
 
-class PublishedRow(BaseModel):
+class PublishedRow(FileTable):
     """One row of the file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     id: str
     where: str
     statement: str
@@ -89,20 +87,18 @@ class PublishedRow(BaseModel):
         return self
 
 
-class PlaceRow(BaseModel):
+class PlaceRow(FileTable):
     """A table or figure of the document."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     name: str = Field(pattern=r"^(Table|Figure|Section) [\w.]+$")
     title: str
     charts: list[str] = Field(default_factory=list)
     reason: str = ""
 
 
-class PublishedFile(BaseModel):
+class PublishedFile(FileTable):
     """The whole file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     source: str
     figure: list[PublishedRow] = Field(min_length=1)
     place: list[PlaceRow] = Field(default_factory=list)
@@ -127,13 +123,7 @@ def read(path: Path) -> PublishedFile:
 
     Raises `ConfigurationError` naming the file, the key and what was expected.
     """
-    try:
-        file = PublishedFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from None
-    except ValidationError as error:
-        raise ConfigurationError(f"{path}: {problem_text(error)}") from None
-    return file
+    return read_toml(path, PublishedFile)
 
 
 def rows_about(

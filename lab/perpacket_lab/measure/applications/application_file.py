@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from perpacket.errors import ConfigurationError
-from perpacket.validation import problem_text
+from perpacket.validation import FileTable, read_toml
 
 LIBRARY = Path(str(resources.files("perpacket_lab.measure.applications"))) / "library"
 """The folder of the built-in applications, with a folder for each."""
@@ -35,13 +34,7 @@ nginx and Perl use them."""
 Part = Literal["web server", "interpreter", "application server", "database"]
 
 
-class ApplicationTable(BaseModel):
-    """A table of the file; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class DataArchive(ApplicationTable):
+class DataArchive(FileTable):
     """A file from a Maven repository."""
 
     artifact: str = Field(pattern=r"^[^:]+:[^:]+:[^:]+:[^:]+$")
@@ -55,14 +48,14 @@ class DataArchive(ApplicationTable):
         return f"{name}-{version}.{packaging}"
 
 
-class ApplicationPackages(ApplicationTable):
+class ApplicationPackages(FileTable):
     """The packages that must be installed."""
 
     debian: list[str] = Field(default_factory=list)
     maven: list[DataArchive] = Field(default_factory=list)
 
 
-class PreparationStep(ApplicationTable):
+class PreparationStep(FileTable):
     """A command of the preparation."""
 
     command: list[str] = Field(min_length=1)
@@ -70,7 +63,7 @@ class PreparationStep(ApplicationTable):
     """The programs that run during the command."""
 
 
-class ApplicationProgram(ApplicationTable):
+class ApplicationProgram(FileTable):
     """A program of the running application. Programs start in the order of the file."""
 
     name: str
@@ -84,14 +77,14 @@ class ApplicationProgram(ApplicationTable):
     program writes them to standard error."""
 
 
-class Option(ApplicationTable):
+class Option(FileTable):
     """A variant of the application: settings that replace the application's."""
 
     title: str
     settings: dict[str, str] = Field(min_length=1)
 
 
-class Component(ApplicationTable):
+class Component(FileTable):
     """A part that applications share, such as a database: packages, files, steps, programs."""
 
     packages: ApplicationPackages = Field(default_factory=ApplicationPackages)
@@ -211,9 +204,6 @@ class Definition:
         return digest.hexdigest()[:16]
 
 
-Kind = TypeVar("Kind", bound=Component)
-
-
 def names() -> list[str]:
     """The applications of the library."""
     return sorted(file.parent.name.replace("_", "-") for file in LIBRARY.glob(f"*/{FILE}"))
@@ -235,9 +225,13 @@ def load(name: str) -> Definition:
             value=name,
             allowed=f"expected one of {', '.join(names())}, or the path of a folder, with a slash",
         )
-    application = read(folder / FILE, Application)
+    application = read_toml(folder / FILE, Application)
+    for used in application.uses:
+        if not (LIBRARY / used / COMPONENT).is_file():
+            raise ConfigurationError(f"uses: there is no component {used}")
     components = [
-        (LIBRARY / used, read(LIBRARY / used / COMPONENT, Component)) for used in application.uses
+        (LIBRARY / used, read_toml(LIBRARY / used / COMPONENT, Component))
+        for used in application.uses
     ]
     if choice and option not in application.option:
         raise ConfigurationError(
@@ -256,18 +250,6 @@ def load(name: str) -> Definition:
     if not any(part.session for _, part in definition.parts):
         raise ConfigurationError(f"{folder / FILE}: session: expected a table")
     return definition
-
-
-def read(file: Path, kind: type[Kind]) -> Kind:
-    """A file as a table; raises `ConfigurationError` that names the key."""
-    try:
-        return kind.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ConfigurationError(f"uses: there is no component {file.parent.name}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{file}: {error}") from None
-    except ValidationError as error:
-        raise ConfigurationError(f"{file}: {problem_text(error)}") from None
 
 
 def check_options(file: Path, definition: Definition) -> None:
