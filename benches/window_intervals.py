@@ -173,9 +173,10 @@ def coverage(files: Sequence[Path], repetitions: int) -> None:
 def record(file: Path, blocks: int) -> None:
     """Measure the demo's points, and write the values of `QUANTITIES`."""
     events, _ = live.usable_events()
-    study = replace(live.study(events), seeds=tuple(range(1, blocks + 1)))
+    study = replace(live.study(), seeds=tuple(range(1, blocks + 1)))
     with tempfile.TemporaryDirectory() as folder:
-        rows = start.run(study, Path(folder) / "run").rows()
+        overrides = (("profile.events", events),)
+        rows = start.run(study, Path(folder) / "run", overrides=overrides).rows()
     series = {
         name: [[float(str(own[seed][name])) for seed in sorted(own)] for own in rows.values()]
         for name in QUANTITIES

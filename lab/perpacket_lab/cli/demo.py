@@ -114,7 +114,7 @@ def demo(
 
 def print_live(live: Live) -> None:
     """Print a line for each number of connections: requests, latency, and each layer's cost."""
-    from perpacket_lab.demo.live import BLOCKS, LAYERS
+    from perpacket_lab.demo.live import LAYERS, study
 
     layers = [name for name in LAYERS if all(f"ns.{name}" in row for row in live.rows.values())]
     headings = ("connections", "requests/s", "p99, us", *layers)
@@ -129,7 +129,7 @@ def print_live(live: Live) -> None:
     title = (
         "This machine: a 10 KB file over loopback; layers in ns of processor time per packet "
         "(frames sent and received),\n"
-        f"each the mean of {len(BLOCKS)} short windows with its 95 % interval."
+        f"each the mean of {len(study().seeds)} short windows with its 95 % interval."
     )
     output.write_table(title, headings, rows, right=headings)
     if any(OVER in cell for row in rows for cell in row):

@@ -15,22 +15,16 @@ from perpacket.analysis.statistics import Interval, format_number
 from perpacket.errors import MachineLacks, PerpacketError
 from perpacket_lab.analysis.analysis import Analysis, analyze
 from perpacket_lab.analysis.estimates import Estimates
-from perpacket_lab.measure.web.web_runner import WebRunner
 from perpacket_lab.run import start
 from perpacket_lab.run.progress import ProgressFunction
-from perpacket_lab.study.figure import Figure
-from perpacket_lab.study.figures import LAWS
-from perpacket_lab.study.point import Level, Point
+from perpacket_lab.study import load
+from perpacket_lab.study.point import Point
 from perpacket_lab.study.study import Study
 
-CONNECTIONS = (4, 32, 256)
+COMMAND = "perpacket demo"
+
 FILE_BYTES = 10_240
-BLOCKS = tuple(range(1, 13))
-DURATION_S = 0.4
-WARMUP_S = 0.1
-"""Each point has twelve short windows, in random order within blocks. Three windows of two seconds
-would take the same time. But a disturbance of one window would then affect a third of the data
-instead of a twelfth."""
+"""The size of the file in `live.toml`."""
 
 PROFILING = "perf_cpu_wide"
 """The capability that layers need."""
@@ -65,86 +59,18 @@ class Live:
         return any(any(name.startswith("ns.") for name in row) for row in self.rows.values())
 
 
-def study(events: str = "best") -> Study:
+def study() -> Study:
     """Three points of a web server, as a study."""
-    runner = WebRunner()
-    return Study(
-        name="live",
-        title="The cost of a packet on this machine",
-        question="A 10 KB file from `perpacket serve web` over loopback, on persistent connections "
-        "without think time: what does each layer cost?",
-        points=tuple(point(connections, events) for connections in CONNECTIONS),
-        seeds=BLOCKS,
-        runner=runner,
-        measured_runner=runner,
-        figures=figures(),
-        limits=(
-            "Loopback has no driver, no wire and no interrupts of a network card.",
-            "Packets over loopback are as large as segmentation offload makes them.",
-        ),
-        command="perpacket demo",
-    )
-
-
-def point(connections: int, events: str) -> Point:
-    """One number of connections."""
-    factors: dict[str, Level] = {"connections": connections}
-    parameters = {
-        "load.kind": "file",
-        "load.size_bytes": FILE_BYTES,
-        "load.connections": connections,
-        "testbed.kind": "loopback",
-        "profile.events": events,
-        "run.duration_s": DURATION_S,
-        "run.warmup_s": WARMUP_S,
-    }
-    overrides = tuple((name, str(value)) for name, value in parameters.items())
-    return Point(f"web-{connections}c", "file", factors, overrides)
-
-
-def figures() -> tuple[Figure, ...]:
-    """The figures of the demo's report on this machine."""
-    return (
-        Figure(
-            "stacked-layers",
-            "Cost of a packet by layer",
-            "connections",
-            "cpu_ns_per_packet",
-            x_title="connections",
-            y_title="processor time per packet (ns)",
-        ),
-        Figure(
-            "curve",
-            "Requests per second",
-            "connections",
-            "requests_per_s",
-            x_title="connections",
-            y_title="requests/s",
-        ),
-        Figure(
-            "curve",
-            "Time to a response",
-            "connections",
-            "latency_us.response.p50,latency_us.response.p99",
-            x_title="connections",
-            y_title="time to a response (µs)",
-        ),
-        Figure(
-            "laws",
-            "Upper bound of the gain by offload",
-            "",
-            "share",
-            caption=f"{LAWS} Over loopback the network's share includes the receiver's work.",
-        ),
-    )
+    return replace(load.load(Path(__file__).with_suffix(".toml")), summary=(), command=COMMAND)
 
 
 def run(path: Path, on_progress: ProgressFunction | None) -> Live:
     """Measure into the new directory `path`; without a measurement, a note has the reason."""
     try:
         events, notes = usable_events()
-        chosen = study(events)
-        directory = start.run(chosen, path, on_progress=on_progress)
+        chosen = study()
+        named = (("profile.events", events),)
+        directory = start.run(chosen, path, overrides=named, on_progress=on_progress)
     except (MachineLacks, OSError) as error:
         return Live(None, {}, (f"no measurement: {error}", *hint_of(error)))
     analysis = analyze(chosen, directory)
