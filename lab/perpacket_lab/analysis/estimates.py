@@ -62,7 +62,7 @@ class Estimates:
     def _values(self, point: str, value: Value) -> dict[int, float]:
         own = self.rows.get(point, {})
         values = {seed: value_or_none(value, own[seed]) for seed in sorted(own)}
-        return {seed: one for seed, one in values.items() if one is not None}
+        return {seed: number for seed, number in values.items() if number is not None}
 
     def mean(self, point: str, quantity: str | Quantity) -> Interval | None:
         """The mean of a quantity at a point; None if no run has it."""

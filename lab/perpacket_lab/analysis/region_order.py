@@ -68,8 +68,8 @@ def compare_order(study: Study, row: Published, estimates: Estimates) -> Compari
     complete = [shares for shares in own if len(shares) == len(SEVEN)]
     taus = [
         order
-        for one in complete
-        if (order := tau([shares[r] for r in SEVEN], [one[r] for r in SEVEN])) is not None
+        for own in complete
+        if (order := tau([shares[r] for r in SEVEN], [own[r] for r in SEVEN])) is not None
     ]
     count = len(complete)
     means = (

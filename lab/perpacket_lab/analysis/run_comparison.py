@@ -66,9 +66,9 @@ class Sides:
         value = quantity(name).value
         first, second = (
             {
-                seed: found
+                seed: number
                 for seed, row in side.get(point, {}).items()
-                if (found := value_or_none(value, row)) is not None
+                if (number := value_or_none(value, row)) is not None
             }
             for side in self.rows
         )

@@ -126,7 +126,7 @@ def _layers(point: str, against: str, estimates: Estimates) -> list[tuple[str, I
     """The layers whose cost is shown to differ; the intervals are corrected for their number."""
     layers = estimates.layers(LAYER_COST)
     confidence = corrected(estimates.confidence, len(layers))
-    found = []
+    shifts = []
     for layer in layers:
         own, base = (
             estimates.values(name, f"layers.{layer}.{LAYER_COST}") for name in (point, against)
@@ -135,5 +135,5 @@ def _layers(point: str, against: str, estimates: Estimates) -> list[tuple[str, I
         if len(pairs) > 1:
             shift = mean(pairs, confidence)
             if judge(shift, Relation.DIFFERENCE).is_shown:
-                found.append((layer, shift))
-    return sorted(found, key=lambda claim: -abs(claim[1].value))
+                shifts.append((layer, shift))
+    return sorted(shifts, key=lambda claim: -abs(claim[1].value))

@@ -71,7 +71,7 @@ def row_of(definition: Definition) -> dict[str, object]:
         "name": definition.name,
         "title": definition.application.title,
         "stands_for": definition.application.stands_for,
-        "options": {name: one.title for name, one in definition.application.option.items()},
+        "options": {name: choice.title for name, choice in definition.application.option.items()},
         "missing_packages": packages.missing(definition.debian),
         "prepared": preparation.place_of(definition).is_dir(),
         "url": description.url if description else None,

@@ -166,8 +166,8 @@ def show(name: str, content: Mapping[str, object], form: Format, quiet: bool) ->
     if form is Format.JSON:
         output.write_json(content)
         return
-    found = content.get("rejects")
-    rejects = found if isinstance(found, list) else []
+    listed = content.get("rejects")
+    rejects = listed if isinstance(listed, list) else []
     lists = ("rejects", "session_curve")
     rows = [(key, number_text(value)) for key, value in flatten(content) if key not in lists]
     output.write_table(name, ("quantity", "value"), rows, right=("value",))

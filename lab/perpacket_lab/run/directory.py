@@ -278,8 +278,8 @@ class RunDirectory:
                 except CorruptObservation as error:
                     damaged.append(str(error))
         damaged += [
-            f"{self.observation_path(one.point, one.seed)}: damaged: {problem}"
-            for one, problem in observation_file.texts_for_numbers(observations)
+            f"{self.observation_path(observation.point, observation.seed)}: damaged: {problem}"
+            for observation, problem in observation_file.texts_for_numbers(observations)
         ]
         if damaged:
             raise CorruptObservation(

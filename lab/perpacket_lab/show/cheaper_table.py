@@ -31,14 +31,14 @@ def run_table(analysis: Analysis) -> Table | None:
         rows=tuple(
             (
                 Cell(point.name, css="name"),
-                Cell(f"{one.change.name}={one.value}"),
-                Cell(one.evidence),
+                Cell(f"{advice.change.name}={advice.value}"),
+                Cell(advice.evidence),
                 Cell(
-                    "" if one.bound is None else percent(one.bound.share),
-                    sort=one.rank[0],
+                    "" if advice.bound is None else percent(advice.bound.share),
+                    sort=advice.rank[0],
                 ),
-                Cell(one.risk),
+                Cell(advice.risk),
             )
-            for point, one in suggestions
+            for point, advice in suggestions
         ),
     )

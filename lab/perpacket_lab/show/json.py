@@ -40,40 +40,46 @@ def keys() -> dict[str, str]:
     return tomllib.loads((files(__package__) / KEYS).read_text(encoding="utf-8"))
 
 
-def analysis(found: Analysis, report: Path) -> dict[str, object]:
+def analysis(analysis: Analysis, report: Path) -> dict[str, object]:
     """A run with its comparisons or its summary, and its contests and methods."""
-    study = found.study
+    study = analysis.study
     content: dict[str, object] = {
         "schema": SCHEMA,
         "study": study.name,
-        "run_directory": str(found.run.path),
+        "run_directory": str(analysis.run.path),
         "report": str(report),
-        "observations": found.run.observed,
-        "missing": found.run.missing,
+        "observations": analysis.run.observed,
+        "missing": analysis.run.missing,
     }
     if study.is_measured:
-        content["failures"] = [asdict(one) for one in found.run.failures]
-    if found.summary is None:
-        own = found.terms.adjective
-        content["comparisons"] = [comparison(row, own) for row in found.comparisons]
+        content["failures"] = [asdict(failure) for failure in analysis.run.failures]
+    if analysis.summary is None:
+        own = analysis.terms.adjective
+        content["comparisons"] = [comparison(row, own) for row in analysis.comparisons]
     else:
-        content["results"] = [summary_row(row) for row in found.summary.rows]
-        content["effects"] = [effects(each) for each in found.summary.effects]
-        content["remarks"] = list(found.summary.remarks)
-    if found.conclusions:
-        own = found.terms.adjective
-        content["comparisons"] = [comparison(row, own) for row in found.comparisons]
+        content["results"] = [summary_row(row) for row in analysis.summary.rows]
+        content["effects"] = [effects(each) for each in analysis.summary.effects]
+        content["remarks"] = list(analysis.summary.remarks)
+    if analysis.conclusions:
+        own = analysis.terms.adjective
+        content["comparisons"] = [comparison(row, own) for row in analysis.comparisons]
         content["conclusions"] = [
-            {"conclusion": one.text, "verdict": str(one.verdict), "because": one.evidence}
-            for one in found.conclusions
+            {
+                "conclusion": conclusion.text,
+                "verdict": str(conclusion.verdict),
+                "because": conclusion.evidence,
+            }
+            for conclusion in analysis.conclusions
         ]
-    if found.changes:
-        content["changes"] = [row for one in found.changes for row in change_tables.documents(one)]
-    if found.methods:
-        content["contrasts"] = [method_comparison(row) for row in found.methods]
-    if found.contests:
-        content["contests"] = [contest(one) for one in found.contests]
-    content["findings"] = [asdict(row) for row in found.findings.rows]
+    if analysis.changes:
+        content["changes"] = [
+            row for change in analysis.changes for row in change_tables.documents(change)
+        ]
+    if analysis.methods:
+        content["contrasts"] = [method_comparison(row) for row in analysis.methods]
+    if analysis.contests:
+        content["contests"] = [contest(result) for result in analysis.contests]
+    content["findings"] = [asdict(row) for row in analysis.findings.rows]
     return content
 
 
@@ -91,14 +97,14 @@ def study_summary(study: Study) -> dict[str, object]:
     }
 
 
-def point(one: Point) -> dict[str, object]:
+def point(point: Point) -> dict[str, object]:
     """A point of a study."""
     return {
-        "name": one.name,
-        "configuration": one.configuration,
-        "factors": dict(one.factors),
-        "overrides": dict(one.overrides),
-        "against": one.against,
+        "name": point.name,
+        "configuration": point.configuration,
+        "factors": dict(point.factors),
+        "overrides": dict(point.overrides),
+        "against": point.against,
     }
 
 
@@ -139,7 +145,7 @@ def summary_row(row: SummaryRow) -> dict[str, object]:
     }
 
 
-def effects(found: FactorEffects) -> dict[str, object]:
+def effects(effects_of_quantity: FactorEffects) -> dict[str, object]:
     """The effects of all factors on one quantity."""
     rows = [
         {
@@ -148,27 +154,27 @@ def effects(found: FactorEffects) -> dict[str, object]:
             "share": row.detail.share,
             "confounded": list(row.detail.confounded),
         }
-        for row in found.rows
+        for row in effects_of_quantity.rows
     ]
     return {
-        "quantity": found.quantity,
-        "unit": found.unit,
+        "quantity": effects_of_quantity.quantity,
+        "unit": effects_of_quantity.unit,
         "effects": rows,
-        "error_share": found.error_share,
-        "replications": found.replications,
+        "error_share": effects_of_quantity.error_share,
+        "replications": effects_of_quantity.replications,
     }
 
 
-def contest(one: ContestResult) -> dict[str, object]:
+def contest(result: ContestResult) -> dict[str, object]:
     """A contest with its levels and crossings."""
-    definition = one.contest
+    definition = result.contest
     return {
         "title": definition.title,
         "competitor": definition.competitor,
         "along": definition.along,
         "where": dict(definition.where),
         "quantity": definition.quantity,
-        "unit": one.unit,
+        "unit": result.unit,
         "lower_wins": definition.lower_wins,
         "standings": [
             {
@@ -178,7 +184,7 @@ def contest(one: ContestResult) -> dict[str, object]:
                 "not_told_apart": list(level.not_distinguishable),
                 "doubts": list(level.doubts),
             }
-            for level in one.levels
+            for level in result.levels
         ],
         "crossings": [
             {
@@ -189,7 +195,7 @@ def contest(one: ContestResult) -> dict[str, object]:
                 "position": None if crossing.position is None else crossing.position.as_dict(),
                 "may_stay": list(crossing.may_stay),
             }
-            for crossing in one.crossings
+            for crossing in result.crossings
         ],
     }
 
@@ -228,14 +234,14 @@ def run_comparison(compared: RunComparison) -> dict[str, object]:
         "second": compared.second,
         "ratios": [ratio_fields(ratio) for ratio in compared.ratios],
         "remarks": list(compared.remarks),
-        "rules": [_rule(one) for one in compared.rules],
+        "rules": [_rule(rule) for rule in compared.rules],
     }
 
 
-def _rule(one: RuleResult) -> dict[str, object]:
+def _rule(result: RuleResult) -> dict[str, object]:
     return {
-        "rule": str(one.rule),
-        "broken_at": [ratio.subject for ratio in one.broken],
-        "certain_at": [ratio.subject for ratio in one.certain],
-        "unjudged_at": list(one.unjudged),
+        "rule": str(result.rule),
+        "broken_at": [ratio.subject for ratio in result.broken],
+        "certain_at": [ratio.subject for ratio in result.certain],
+        "unjudged_at": list(result.unjudged),
     }

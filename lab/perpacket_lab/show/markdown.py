@@ -76,10 +76,10 @@ def page(
         if chart.stem.startswith(f"{number:02}-")
     }
     yield from places(analysis, file, drawn)
-    for one in terminal.tables_of(analysis):
-        if not analysis.comparisons or "onclusion" in one.caption:
-            yield f"## {one.caption}\n"
-            yield from table(one)
+    for shown in terminal.tables_of(analysis):
+        if not analysis.comparisons or "onclusion" in shown.caption:
+            yield f"## {shown.caption}\n"
+            yield from table(shown)
     placed = {title for place in study.places for title in place.charts}
     others = [figure for figure in study.figures if figure.title in drawn.keys() - placed]
     if others:

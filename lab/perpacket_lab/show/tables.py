@@ -160,13 +160,13 @@ def means_table(analysis: Analysis) -> Table:
 
 def _gains(analysis: Analysis) -> dict[str, Cell]:
     """The gain of each point over its baseline."""
-    found = {}
+    gains = {}
     for point in analysis.study.points:
         gain = analysis.estimates.gain(point, GAIN_COLUMN)
         if gain is not None:
             value, bounds = signed_interval(gain, "")
-            found[point.name] = Cell(value, bounds, sort=gain.value)
-    return found
+            gains[point.name] = Cell(value, bounds, sort=gain.value)
+    return gains
 
 
 def percent_text(analysis: Analysis) -> str:
@@ -210,12 +210,12 @@ def environment_table(environment: Mapping[str, object]) -> Table:
 
 
 def _leaves(content: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    leaves: list[tuple[str, str]] = []
     for name, value in content.items():
         if isinstance(value, Mapping):
-            found += _leaves(value, f"{prefix}{name}.")
+            leaves += _leaves(value, f"{prefix}{name}.")
         elif isinstance(value, list):
-            found.append((f"{prefix}{name}", "; ".join(str(item) for item in value) or "none"))
+            leaves.append((f"{prefix}{name}", "; ".join(str(item) for item in value) or "none"))
         elif value is not None and not (isinstance(value, float) and math.isnan(value)):
-            found.append((f"{prefix}{name}", str(value)))
-    return found
+            leaves.append((f"{prefix}{name}", str(value)))
+    return leaves

@@ -38,7 +38,10 @@ def tables_of(analysis: Analysis) -> list[Table]:
 
 def _conclusion_tables(conclusions: Sequence[Conclusion]) -> Iterator[Table]:
     if conclusions:
-        rows = tuple((one.text, str(one.verdict), one.evidence) for one in conclusions)
+        rows = tuple(
+            (conclusion.text, str(conclusion.verdict), conclusion.evidence)
+            for conclusion in conclusions
+        )
         headings = ("conclusion", "verdict", "because")
         yield Table.of_texts("Conclusions of the document", headings, rows)
 

@@ -138,12 +138,12 @@ def rows_about(
         for name in (row.configuration, row.against or row.configuration, *row.among):
             if name not in known:
                 raise ConfigurationError(f"{row.id}: the study has no point {name!r}")
-    found = [to_published(row) for row in rows]
+    published = [to_published(row) for row in rows]
     return tuple(
         replace(row, widest=WIDEST_POINTS)
         if is_measured and row.unit == "%" and row.judged == "value"
         else row
-        for row in found
+        for row in published
     )
 
 

@@ -390,7 +390,7 @@ def _busy_pairs(
     first: Sequence[Window], second: Sequence[Window]
 ) -> tuple[list[Window], list[Window]]:
     pairs = [pair for pair in zip(first, second, strict=True) if all(map(packets, pair))]
-    return [one for one, _ in pairs], [other for _, other in pairs]
+    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 def _names(costs: Costs, *sides: Sequence[Window]) -> list[str]:

@@ -43,9 +43,9 @@ def lines(report: Report, columns: int) -> Iterator[str]:
         yield f"No change of the catalogue that was judged is worth trying here{rest}."
     else:
         yield "No change was judged."
-    for place, one in enumerate(report.advice, 1):
+    for place, advice in enumerate(report.advice, 1):
         yield ""
-        yield from entry(place, one, columns)
+        yield from entry(place, advice, columns)
     for title, rows in (
         ("Do not apply:", readable),
         ("Not judged, because something could not be read:", unread),

@@ -79,8 +79,8 @@ def segments_per_request(row: Row) -> float | None:
 
 
 def _over_requests(row: Row, column: str) -> float | None:
-    found, requests_per_s = number(row, column), number(row, "requests_per_s")
-    return found / requests_per_s if found is not None and requests_per_s else None
+    cost, requests_per_s = number(row, column), number(row, "requests_per_s")
+    return cost / requests_per_s if cost is not None and requests_per_s else None
 
 
 def host_us(row: Row) -> float | None:
@@ -110,7 +110,9 @@ def estimated(
 ) -> MethodValue:
     """The value of a function in each run of a point, in per cent."""
     values = {seed: value(row) for seed, row in rows.items()}
-    return MethodValue(method, runs, {s: 100 * one for s, one in values.items() if one is not None})
+    return MethodValue(
+        method, runs, {s: 100 * share for s, share in values.items() if share is not None}
+    )
 
 
 def seeds_of(rows: Rows, *points: str) -> list[int]:

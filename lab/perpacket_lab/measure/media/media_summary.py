@@ -127,8 +127,8 @@ def _mean(spreads: Sequence[tuple[Mapping[str, object], Answer]], played: float)
     if not played:
         return None
     # A process has no mean if none of its clients played.
-    playing = [(one, number(load.get("played", 0))) for one, load in spreads]
-    total = sum(number(one.get("mean")) * streams for one, streams in playing if streams)
+    playing = [(spread, number(load.get("played", 0))) for spread, load in spreads]
+    total = sum(number(spread.get("mean")) * streams for spread, streams in playing if streams)
     return {"mean": total / played}
 
 

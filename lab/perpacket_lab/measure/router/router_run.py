@@ -220,8 +220,8 @@ def placed(testbed: RoutedTestbed, plan: RouterPlan) -> Iterator[list[tuple[int,
     pairs = [number // 2 if plan.processors == "pairs" else 0 for number in range(HOSTS)]
     chosen: list[tuple[int, ...]] = [(cpus[pair],) for pair in pairs]
     try:
-        for number, one in enumerate(chosen):
-            testbed.steer(number, one)
+        for number, processors in enumerate(chosen):
+            testbed.steer(number, processors)
         yield chosen
     finally:
         for number in range(HOSTS):

@@ -130,8 +130,8 @@ def checked_by_oracle(testbed: RoutedTestbed, kind: PlaneKind) -> tuple[str, str
         answer: programs.Answer = json.loads(done.stdout)
     else:
         answer = programs.report_of("the oracle", router, done)
-    found = answer.get("cases")
-    cases = found if isinstance(found, list) else []
+    listed = answer.get("cases")
+    cases = listed if isinstance(listed, list) else []
     breaches = [f"{case['case']}: {case['breach']}" for case in cases if case.get("breach")]
     text = f"{len(cases)} cases, {len(breaches)} wrong"
     if not breaches:

@@ -121,8 +121,8 @@ class Watch:
                     pool.submit(host.open, number, self._record, options, ssh_options)
                     for number, host in enumerate(self.hosts)
                 ]
-                for one in opened:
-                    one.result()
+                for opening in opened:
+                    opening.result()
         except BaseException:
             self.close()
             raise
