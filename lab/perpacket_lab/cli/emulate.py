@@ -301,7 +301,7 @@ def shell(
         arguments,
         incoming=True,
         work=UNPACK + b"exec setsid cttyhack sh\n",
-        files=found.files,
+        files=session.files,
         terminal=True,
     ) as machine:
         machine.restore(session.machine.state)

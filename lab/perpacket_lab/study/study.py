@@ -138,7 +138,7 @@ class Study:
         """The study of only these points, with the figures and published rows that concern them."""
         names = {point.name for point in points}
         published = tuple(
-            replace(row, point=own[0], among=own)
+            replace(row, point=own[0], among=own if row.among else ())
             for row in self.published
             if (own := tuple(name for name in (row.among or (row.point,)) if name in names))
             and (row.against is None or row.against in names)
