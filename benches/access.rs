@@ -35,7 +35,7 @@
 //! branch for the first way makes repeated accesses to one line faster (940 M/s) and random ones
 //! slower (185 M/s), because half of the branches are mispredicted. It makes no difference for
 //! packets that access each line once.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use perpacket_memory::{

@@ -46,11 +46,6 @@
 //! Peers: packet-level network simulators without a host model run at 0.8 to 4 M events a second,
 //! full-system simulators at 0.1 to 1 M instructions a second.
 
-#![expect(
-    missing_docs,
-    reason = "criterion's macros make items without documentation"
-)]
-
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -5,7 +5,7 @@
 //! trace of W 658. The simulator's goal of three million packets a second needs 0.2 million
 //! requests a second.
 
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 use std::hint::black_box;
 

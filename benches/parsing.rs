@@ -18,11 +18,6 @@
 //!
 //! Now httparse splits the heads of requests, and httpdate has replaced our earlier code for dates.
 
-#![expect(
-    missing_docs,
-    reason = "criterion makes a public function without documentation"
-)]
-
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};

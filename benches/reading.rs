@@ -9,7 +9,7 @@
 //! line takes some 130 ns, mostly for cache misses in the look-ups of its host and path. A real log
 //! with more repetition (the NASA log of 1 August 1995, 160 times over) is read at 806 MB/s.
 
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 use std::hint::black_box;
 

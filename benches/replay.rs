@@ -6,7 +6,7 @@
 //! The environment variable `PERPACKET_RECORDING` can name a longer recording, which replaces the
 //! fixture of the tests. Times are processor times of the thread, so other work of the machine
 //! matters little.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 use std::env;
 use std::fs;

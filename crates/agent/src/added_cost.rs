@@ -17,7 +17,6 @@ Example: 500 ns for every packet of eth0, for ten seconds:
 Each line of standard input has a number of nanoseconds, 0 to 50000. After each line it prints the
 processor time that the previous line added. It needs root and Linux 6.6.";
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("add-cost", EXAMPLE, run)
 }

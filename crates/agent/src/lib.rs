@@ -48,7 +48,6 @@ pub const GROUPS: [(&str, &str); 7] = [
 ];
 
 /// The verbs that an operator needs.
-#[must_use]
 pub fn verbs() -> Vec<Verb> {
     [
         serve::verbs(),

@@ -28,7 +28,6 @@ SIGUSR1 prints a report of what the link has carried until then.";
 /// Default name of a device.
 const DEFAULT_DEVICE: &str = "link0";
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("link", EXAMPLE, run)
 }
@@ -81,7 +80,6 @@ fn run(spec: Spec, output: &Output) -> Result<Status, Failure> {
     })
 }
 
-/// An end from its options.
 fn end(interface: &str, address: Option<&str>) -> Result<End, Failure> {
     let interface = Interface::in_namespace(interface, DEFAULT_DEVICE)
         .map_err(|error| failure(error.into()))?;
@@ -107,7 +105,6 @@ fn failure(error: LinkError) -> Failure {
     }
 }
 
-/// The report as a table.
 fn table(report: &Report) -> String {
     let mut text = format!(
         "{:<15} {:>12} {:>15} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>9}\n",

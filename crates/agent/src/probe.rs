@@ -28,7 +28,6 @@ pub struct ProbeSpec {
 
 impl Spec for ProbeSpec {}
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("probe", EXAMPLE, run)
 }

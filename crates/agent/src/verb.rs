@@ -36,7 +36,6 @@ Example:
 /// Runs the verb of parsed arguments.
 type Run = Box<dyn Fn(&ArgMatches, &Output) -> Result<Status, Failure>>;
 
-/// A verb.
 pub struct Verb {
     /// One word, or two: the verb and its group.
     words: &'static str,
@@ -49,7 +48,6 @@ pub struct Verb {
 
 impl Verb {
     /// A verb that runs a `Spec`. `example` follows the options in the help.
-    #[must_use]
     pub fn new<S: Spec + 'static>(
         words: &'static str,
         example: &'static str,
@@ -174,7 +172,6 @@ fn command(groups: &[(&'static str, &'static str)], verbs: &[Verb]) -> Command {
 }
 
 /// Runs the verb of the command line.
-#[must_use]
 pub fn main(groups: &[(&'static str, &'static str)], verbs: &[Verb]) -> ExitCode {
     match run(groups, verbs) {
         Ok(status) => status.into(),

@@ -42,14 +42,12 @@ pub enum Form {
 pub struct Point {
     /// Names and values.
     pub labels: Vec<(&'static str, String)>,
-    /// The value.
     pub value: Number,
 }
 
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of a count.
     Whole(u64),
     /// Of a measurement.
     Real(f64),

@@ -129,7 +129,6 @@ impl ExportSpec {
     }
 }
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("export", EXAMPLE, run)
 }

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::metrics::{Form, Metric, Number};
 
-/// The page of some metrics.
 pub fn page(metrics: &[Metric]) -> String {
     let mut text = String::new();
     for metric in metrics {

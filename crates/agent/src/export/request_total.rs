@@ -19,7 +19,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub struct Requests {
     /// Answered requests.
     pub answered: u64,
-    /// Reads that failed.
     pub failed_reads: u64,
 }
 

@@ -10,7 +10,6 @@ pub const EXAMPLE: &str = "Examples:
   perpacket-agent load files specweb99 --connections 100 --into /srv/web
   perpacket-agent load files trace --trace access.log --into /srv/web";
 
-/// Makes the files.
 pub fn run(spec: FilesSpec, output: &Output) -> Result<Status, Failure> {
     let report = make_files(&spec).map_err(failure)?;
     output.print(&report, table)?;

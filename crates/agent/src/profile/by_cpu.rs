@@ -40,7 +40,6 @@ pub fn render(text: &mut String, processors: &[Processor], queues: &[QueueLoad])
     }
 }
 
-/// The queues with the most interrupts.
 fn most_interrupts(text: &mut String, queues: &[QueueLoad]) {
     let mut rows: Vec<_> = queues.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.interrupts), row.queue.irq));

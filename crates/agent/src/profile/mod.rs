@@ -39,7 +39,6 @@ impl From<ProfileError> for Failure {
     }
 }
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("profile", EXAMPLE, |spec, output| run(&spec, output))
 }

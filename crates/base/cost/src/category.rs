@@ -41,7 +41,6 @@ named! {
 
 impl Category {
     /// The category of a layer's code if no rule assigns another.
-    #[must_use]
     pub const fn of(layer: Layer) -> Self {
         match layer {
             Layer::User => Self::ServerProgram,

@@ -14,7 +14,6 @@ use crate::rules::{FunctionClass, Owner};
 /// The layer, kind and category to which code is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// The layer.
     pub layer: Layer,
     /// The kind of work.
     pub kind: Kind,
@@ -39,7 +38,6 @@ impl Charge {
     }
 
     /// The charge of user code of a category.
-    #[must_use]
     pub const fn user(category: Category) -> Self {
         Self {
             layer: Layer::User,
@@ -51,7 +49,6 @@ impl Charge {
     }
 
     /// The charge of the idle loop, for idle time that no symbols identify.
-    #[must_use]
     pub const fn idle() -> Self {
         Self {
             layer: Layer::Idle,
@@ -64,7 +61,6 @@ impl Charge {
 
     /// The charge of time that the kernel's accounts assign to a layer. The accounts do not show
     /// the kind of work.
-    #[must_use]
     pub const fn account(layer: Layer) -> Self {
         match layer {
             Layer::User => Self::user(Category::ServerProgram),
@@ -82,7 +78,6 @@ impl Charge {
 
     /// The charge of user code of programs other than the server, and of the profiler's work.
     /// Neither is a cost of packets.
-    #[must_use]
     pub const fn other_program() -> Self {
         Self {
             layer: Layer::Other,
@@ -96,7 +91,6 @@ impl Charge {
 
 /// The charge of a call chain. `classes` has the classes of its functions, leaf first. A class is
 /// `None` for an address in no function.
-#[must_use]
 pub fn charge_chain(classes: &[Option<FunctionClass>]) -> Charge {
     let skid = matches!(classes.first(), Some(Some(class)) if class.skid);
     let mut kind = None;

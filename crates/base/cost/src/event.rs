@@ -5,7 +5,6 @@ use crate::named;
 
 named! {
     /// An event that is counted for a layer.
-    #[allow(missing_docs)]
     pub enum EventKind {
         Cycles = "cycles",
         Instructions = "instructions",
@@ -23,7 +22,6 @@ named! {
 named! {
     /// The kind of work of code in any layer. The leaf function determines the kind, and the call chain
     /// determines the layer.
-    #[allow(missing_docs)]
     #[derive(enum_map::Enum)]
     pub enum Kind {
         Protocol = "protocol",
@@ -49,7 +47,6 @@ impl Kind {
 
     /// The kind of a layer's code that no rule matches. In a network layer, it is the protocol's
     /// own work.
-    #[must_use]
     pub const fn default_in(layer: Layer) -> Self {
         match layer {
             Layer::Socket

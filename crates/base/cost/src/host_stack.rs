@@ -34,7 +34,6 @@ named! {
 
 impl HostStack {
     /// The category of a kind of work in a layer.
-    #[must_use]
     pub const fn of(layer: Layer, kind: Kind) -> Self {
         match (layer, kind) {
             (Layer::User | Layer::Idle, _) => Self::Other,

@@ -7,7 +7,6 @@ named! {
     ///
     /// `Bypass` exists only on hosts that offload connections to their NIC: it is the thin layer under
     /// the sockets that forwards their operations to the NIC (Kim and Rixner, OSDI 2006, section 2).
-    #[allow(missing_docs)]
     #[derive(enum_map::Enum)]
     pub enum Layer {
         User = "user",
@@ -28,7 +27,6 @@ named! {
 
 impl Layer {
     /// The region of TR05-450, section 3, that contains this layer.
-    #[must_use]
     pub const fn region(self) -> Region {
         match self {
             Self::User => Region::User,
@@ -46,7 +44,6 @@ impl Layer {
     /// Whether the layer is in the network stack below the system calls. The handoff of a
     /// connection to the NIC can save this part (OSDI 2006, section 5.1: 57 % of the baseline's
     /// host cycles).
-    #[must_use]
     pub const fn is_below_system_calls(self) -> bool {
         matches!(
             self,
@@ -57,7 +54,6 @@ impl Layer {
 
 named! {
     /// The seven regions of TR05-450's tables.
-    #[allow(missing_docs)]
     pub enum Region {
         User = "user",
         SystemCall = "system_call",

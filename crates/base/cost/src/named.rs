@@ -19,13 +19,11 @@ macro_rules! named {
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
             /// The name in files, tables and JSON.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
 
             /// The variant with this name, if there is one.
-            #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|variant| variant.name() == name)
             }

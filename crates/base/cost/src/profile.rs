@@ -20,7 +20,6 @@ pub struct Directions {
 
 impl Directions {
     /// The sum over both directions.
-    #[must_use]
     pub const fn total(self) -> u64 {
         self.sent + self.received
     }
@@ -70,7 +69,6 @@ pub struct Profile {
 
 impl Profile {
     /// An empty profile.
-    #[must_use]
     pub fn new(event: EventKind, window: Window) -> Self {
         Self {
             event,
@@ -95,25 +93,21 @@ impl Profile {
     }
 
     /// The sum of everything except the idle loop. Shares are fractions of this sum.
-    #[must_use]
     pub fn busy(&self) -> f64 {
         self.sum(|layer, _| layer != Layer::Idle)
     }
 
     /// The cost of a layer.
-    #[must_use]
     pub fn layer(&self, layer: Layer) -> f64 {
         self.sum(|other, _| other == layer)
     }
 
     /// The cost of a region of TR05-450, without idle time.
-    #[must_use]
     pub fn region(&self, region: Region) -> f64 {
         self.sum(|layer, _| layer != Layer::Idle && layer.region() == region)
     }
 
     /// The cost of a category of the SIGCOMM 2021 study, without idle time.
-    #[must_use]
     pub fn host_stack(&self, category: HostStack) -> f64 {
         self.sum(|layer, kind| layer != Layer::Idle && HostStack::of(layer, kind) == category)
     }
@@ -121,7 +115,6 @@ impl Profile {
     /// The cost of a category of *Communication Breakdown*, computed from layers alone. All user
     /// code counts as the server's. The kernel's memory, file systems and file service have no
     /// layers of their own, so they count as the kernel's other work.
-    #[must_use]
     pub fn category(&self, category: Category) -> f64 {
         self.sum(|layer, _| Category::of(layer) == category)
     }

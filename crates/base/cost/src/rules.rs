@@ -34,7 +34,6 @@ pub struct RuleError {
 /// The layer and the category that a rule assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The layer.
     pub layer: Layer,
     /// The category of *Communication Breakdown*.
     pub category: Category,
@@ -111,7 +110,6 @@ impl Rules {
     }
 
     /// The class of a kernel function. `module` is `None` for a built-in function.
-    #[must_use]
     pub fn function(&self, name: &str, module: Option<&str>) -> FunctionClass {
         let is_listed = |table: fn(&RuleFile) -> &Patterns<()>| {
             self.files
@@ -144,7 +142,6 @@ impl Rules {
 
     /// The part of an application to which a rule assigns code with this property, if there is such
     /// a rule.
-    #[must_use]
     pub fn part(&self, clue: Clue<'_>) -> Option<&str> {
         let find = |file: &'_ RuleFile| -> Option<usize> {
             let parts = &file.parts;
@@ -174,7 +171,6 @@ impl Rules {
 
     /// The category that a rule assigns to user code in a file with this name, if there is such a
     /// rule.
-    #[must_use]
     pub fn object(&self, name: &str) -> Option<Category> {
         self.files
             .iter()
@@ -253,7 +249,6 @@ impl<T> Patterns<T> {
     }
 }
 
-/// The rules of one file.
 #[derive(Clone, Debug, Default)]
 struct RuleFile {
     layers: Patterns<Owner>,
@@ -367,15 +362,12 @@ struct ProgramTable {
 /// A file's name and text, for errors with a line number.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The name.
     pub name: &'a str,
-    /// The text.
     pub text: &'a str,
 }
 
 impl Source<'_> {
     /// The error of the line at a byte offset of the text.
-    #[must_use]
     pub fn error_at(&self, offset: usize, message: String) -> RuleError {
         let before = self.text.as_bytes().iter().take(offset);
         RuleError {

@@ -10,7 +10,6 @@ pub struct SymbolId(u32);
 
 impl SymbolId {
     /// The index in the table.
-    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -45,7 +44,6 @@ struct Function {
 
 impl KernelSymbols {
     /// Parses the text of `/proc/kallsyms`. Lines that describe no function are ignored.
-    #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut symbols = Self::default();
         let mut zeros = 0_usize;
@@ -70,25 +68,21 @@ impl KernelSymbols {
     }
 
     /// Whether there were names but no addresses, because the kernel hides them (kptr_restrict).
-    #[must_use]
     pub const fn are_hidden(&self) -> bool {
         self.hidden
     }
 
     /// Whether no address can be resolved.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
     /// Number of functions in the table.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.functions.len()
     }
 
     /// The function that contains an address.
-    #[must_use]
     pub fn find(&self, address: u64) -> Option<SymbolId> {
         let after = self
             .functions
@@ -99,7 +93,6 @@ impl KernelSymbols {
     }
 
     /// A function's name without the compiler's suffix (`.isra.0`, `.cold`, `.part.0`).
-    #[must_use]
     pub fn name(&self, id: SymbolId) -> &str {
         let function = &self.functions[id.index()];
         let start = function.name_start as usize;
@@ -107,20 +100,17 @@ impl KernelSymbols {
     }
 
     /// A function's first address.
-    #[must_use]
     pub fn address(&self, id: SymbolId) -> u64 {
         self.functions[id.index()].address
     }
 
     /// The name of the function with this [index](SymbolId::index), if there is one.
-    #[must_use]
     pub fn name_at(&self, index: usize) -> Option<&str> {
         let id = SymbolId(u32::try_from(index).ok()?);
         (index < self.functions.len()).then(|| self.name(id))
     }
 
     /// The module of a function; `None` if it is built in.
-    #[must_use]
     pub fn module(&self, id: SymbolId) -> Option<&str> {
         let index = self.functions[id.index()].module.checked_sub(1)?;
         Some(&self.modules[index as usize])

@@ -29,7 +29,6 @@ pub enum BodyError {
 
 impl BodyError {
     /// The status with which a server rejects the request.
-    #[must_use]
     pub fn status(self) -> Status {
         match self {
             Self::TooLong => Status::ContentTooLarge,
@@ -96,20 +95,17 @@ impl BodyReader {
     }
 
     /// Whether the whole body was read.
-    #[must_use]
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
 
     /// Whether the body ends when the connection closes.
-    #[must_use]
     pub fn ends_at_close(&self) -> bool {
         self.state == State::UntilClose
     }
 
     /// Bytes left of a body with a length.
-    #[must_use]
     pub fn left_bytes(&self) -> Option<u64> {
         match self.state {
             State::Length(left) => Some(left),

@@ -19,7 +19,6 @@ impl Coding {
     pub const COMPRESSED: [Self; 3] = [Self::Brotli, Self::Zstandard, Self::Gzip];
 
     /// The extension of a precompressed file's name.
-    #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
             Self::Identity => "",
@@ -30,7 +29,6 @@ impl Coding {
     }
 
     /// Its name in `Content-Encoding`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -53,13 +51,11 @@ impl CodingSet {
     }
 
     /// Whether `coding` is in the set.
-    #[must_use]
     pub fn contains(self, coding: Coding) -> bool {
         self.0 & 1 << coding as u8 != 0
     }
 
     /// Whether the set is empty.
-    #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -67,7 +63,6 @@ impl CodingSet {
 
 /// The best `available` coding for an `Accept-Encoding` field. Identity if the client accepts none
 /// of them.
-#[must_use]
 pub fn choose(accepted: &[u8], available: CodingSet) -> Coding {
     let mut best = (0, Coding::Identity);
     for coding in Coding::COMPRESSED {

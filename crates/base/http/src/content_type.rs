@@ -44,7 +44,6 @@ const TYPES: [(&str, &str); 36] = [
 ];
 
 /// The content type of a file, by the last extension of its name.
-#[must_use]
 pub fn content_type(path: &[u8]) -> &'static str {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else {

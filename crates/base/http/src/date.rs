@@ -9,7 +9,6 @@ pub const DATE_BYTES: usize = 29;
 const LAST_SECOND: i64 = 253_402_300_799;
 
 /// An IMF-fixdate of seconds since 1970. Times outside the years 1970 to 9999 are clamped.
-#[must_use]
 pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     let unix_s = unix_s.clamp(0, LAST_SECOND).unsigned_abs();
     let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_s));
@@ -19,7 +18,6 @@ pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
 /// The Unix time in seconds of a date in any of the three forms. `None` for any other text.
 ///
 /// The two-digit years of RFC 850 mean 1970 to 2069.
-#[must_use]
 pub fn parse_date(text: &[u8]) -> Option<i64> {
     let text = str::from_utf8(text).ok()?.trim();
     let time = httpdate::parse_http_date(text).ok()?;

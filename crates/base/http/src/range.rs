@@ -18,7 +18,6 @@ pub enum Selection {
 ///
 /// Several ranges select the whole representation, as section 14.2 allows, because a multipart
 /// response can be many times as large as the file.
-#[must_use]
 pub fn parse_range(field: &[u8], length: u64) -> Selection {
     let Some(set) = field.trim_ascii().strip_prefix(b"bytes=") else {
         return Selection::Whole;

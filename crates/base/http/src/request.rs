@@ -19,11 +19,8 @@ pub const TARGET_BYTES: usize = 8192;
 /// A request method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// GET
     Get,
-    /// HEAD
     Head,
-    /// POST
     Post,
     /// Another method of RFC 9110. The servers answer it with 405.
     Other,
@@ -32,7 +29,6 @@ pub enum Method {
 /// The head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The method.
     pub method: Method,
     /// The request target as sent.
     pub target: &'a [u8],
@@ -44,28 +40,20 @@ pub struct Request<'a> {
     pub framing: Framing,
     /// Whether the client waits for a 100 before it sends the body.
     pub expects_continue: bool,
-    /// `Range`
     pub range: Option<&'a [u8]>,
     /// The fields that make the request conditional.
     pub conditions: Conditions<'a>,
-    /// `Accept-Encoding`
     pub accept_encoding: Option<&'a [u8]>,
-    /// `Cookie`
     pub cookie: Option<&'a [u8]>,
 }
 
 /// The fields that make a request conditional (RFC 9110, section 13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conditions<'a> {
-    /// `If-Match`
     pub if_match: Option<&'a [u8]>,
-    /// `If-None-Match`
     pub if_none_match: Option<&'a [u8]>,
-    /// `If-Modified-Since`
     pub if_modified_since: Option<&'a [u8]>,
-    /// `If-Unmodified-Since`
     pub if_unmodified_since: Option<&'a [u8]>,
-    /// `If-Range`
     pub if_range: Option<&'a [u8]>,
 }
 
@@ -81,7 +69,6 @@ pub enum ParsedHead<'a> {
 }
 
 /// Parses the head at the beginning of `input`, which may be at most `limit_bytes` long.
-#[must_use]
 pub fn parse_request(input: &[u8], limit_bytes: usize) -> ParsedHead<'_> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS];
     let mut raw = httparse::Request::new(&mut []);

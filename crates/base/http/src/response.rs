@@ -27,17 +27,14 @@ pub struct Response<'a> {
     pub length_bytes: Option<u64>,
     /// Whether the body comes in chunks.
     pub chunked: bool,
-    /// `Last-Modified`
     pub last_modified: Option<&'a [u8]>,
     /// `Set-Cookie` up to its first attribute
     pub set_cookie: Option<&'a [u8]>,
-    /// `Location`
     pub location: Option<&'a [u8]>,
 }
 
 impl Response<'_> {
     /// How the body is delimited (RFC 9112, section 6.3). A response to HEAD has no body.
-    #[must_use]
     pub fn framing(&self, to_head: bool) -> Framing {
         match self.length_bytes {
             _ if to_head || matches!(self.status, 100..=199 | 204 | 304) => Framing::Length(0),

@@ -13,13 +13,11 @@ macro_rules! statuses {
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// The code, such as 200.
-            #[must_use]
             pub fn code(self) -> u16 {
                 match self { $(Self::$name => $code,)+ }
             }
 
             /// The reason phrase, such as `OK`.
-            #[must_use]
             pub fn reason(self) -> &'static str {
                 match self { $(Self::$name => $reason,)+ }
             }

@@ -12,7 +12,6 @@ pub enum TargetError {
 /// Whether a method may have this target (RFC 9112, section 3.2): a path or a URI of HTTP, without a
 /// fragment. `OPTIONS` may have `*`. `CONNECT` has a host and a port; here it has any target, because
 /// no server accepts this method.
-#[must_use]
 pub fn is_target(method: &str, target: &[u8]) -> bool {
     match target {
         _ if method == "CONNECT" => true,
@@ -46,7 +45,6 @@ fn after_scheme(target: &[u8]) -> Option<&[u8]> {
 }
 
 /// Splits a target into its path and its query, and drops the fragment.
-#[must_use]
 pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr2(b'?', b'#', target) {
         Some(at) if target[at] == b'?' => (&target[..at], &target[at + 1..]),
@@ -58,7 +56,6 @@ pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
 /// Removes scheme and authority from a target in absolute form: `http://host/a` becomes `/a`.
 ///
 /// `None` if the target is neither in origin form nor in absolute form.
-#[must_use]
 pub fn origin_form(target: &[u8]) -> Option<&[u8]> {
     if target.first() == Some(&b'/') {
         return Some(target);
@@ -105,7 +102,6 @@ pub fn normalize_path(path: &[u8]) -> Result<Vec<u8>, TargetError> {
 }
 
 /// Decodes percent-encoding (RFC 3986, section 2.1); `None` if a `%` lacks two hexadecimal digits.
-#[must_use]
 pub fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -126,7 +122,6 @@ pub fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The value of a key in a query such as `us=5&x=1`. The value is not decoded.
-#[must_use]
 pub fn query_value<'a>(query: &'a [u8], key: &str) -> Option<&'a [u8]> {
     query
         .split(|&byte| byte == b'&')

@@ -74,7 +74,6 @@ pub enum Mode {
 /// (linux/license.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum License {
-    /// MIT.
     Mit,
     /// MIT and GPL. The route look-up requires this.
     MitOrGpl,
@@ -360,7 +359,6 @@ impl Numbers {
     }
 
     /// The descriptor of the map, for use in programs.
-    #[must_use]
     pub fn descriptor(&self) -> i32 {
         self.fd.as_raw_fd()
     }

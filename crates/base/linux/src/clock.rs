@@ -4,26 +4,22 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Time since an arbitrary start. A change of the date does not change it.
 #[inline]
-#[must_use]
 pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
 /// Time since 1970, UTC.
 #[inline]
-#[must_use]
 pub fn realtime_ns() -> u64 {
     read(ClockId::Realtime)
 }
 
 /// CPU time of the calling thread.
-#[must_use]
 pub fn thread_cpu_ns() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
 /// CPU time of all threads of this process.
-#[must_use]
 pub fn process_cpu_ns() -> u64 {
     read(ClockId::ProcessCPUTime)
 }

@@ -37,7 +37,6 @@ pub fn parse(list: &str) -> Result<Vec<usize>, CpuListError> {
 }
 
 /// Writes ascending CPUs as a list of ranges.
-#[must_use]
 pub fn format(cpus: &[usize]) -> String {
     let ranges = cpus.chunk_by(|cpu, next| cpu + 1 == *next);
     let texts: Vec<String> = ranges

@@ -3,7 +3,6 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The number of files that may be open now; `u64::MAX` if there is no limit.
-#[must_use]
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

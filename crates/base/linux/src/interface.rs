@@ -31,26 +31,19 @@ pub struct Interface {
 
 /// The error of a text that names no interface, or of a namespace that cannot be entered.
 #[derive(Debug, thiserror::Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum InterfaceError {
-    /// The text is wrong.
     #[error("{text:?}: {problem}; expected {expected}, NETNS by name or by path")]
     Syntax {
         text: String,
         problem: &'static str,
         expected: &'static str,
     },
-    /// The interface does not exist, or the kernel refuses a request.
     #[error("interface {interface}: cannot {action}: {source}")]
     Request {
         interface: String,
         action: &'static str,
         source: io::Error,
     },
-    /// The namespace does not exist or cannot be entered.
     #[error("network namespace {namespace}: {source}")]
     Namespace {
         namespace: String,
@@ -60,7 +53,6 @@ pub enum InterfaceError {
 
 impl InterfaceError {
     /// Whether the error is a missing permission.
-    #[must_use]
     pub fn is_denied(&self) -> bool {
         match self {
             Self::Syntax { .. } => false,
@@ -103,7 +95,6 @@ impl Interface {
     }
 
     /// The interface's name in its namespace.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -285,10 +276,8 @@ pub fn create_tap(name: &str) -> Result<File, TapError> {
 /// The reason why a TAP device was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
-    /// /dev/net/tun cannot be opened: the kernel may have no TAP devices.
     #[error("cannot open /dev/net/tun: {0}")]
     Open(io::Error),
-    /// The kernel refused to create the device.
     #[error("cannot create it: {0}")]
     Create(io::Error),
 }

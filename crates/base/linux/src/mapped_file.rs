@@ -12,7 +12,6 @@ use std::ptr;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// A mapped file.
 #[derive(Debug)]
 pub struct MappedFile {
     start: *mut c_void,

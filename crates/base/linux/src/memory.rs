@@ -154,13 +154,10 @@ impl Counter {
         self.add(difference as u64);
     }
 
-    /// Sets the count.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The count.
-    #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -182,7 +182,6 @@ pub struct ReceiveBuffers(Vec<Vec<u8>>);
 
 impl ReceiveBuffers {
     /// Buffers for frames of up to `frame_bytes`.
-    #[must_use]
     pub fn new(frame_bytes: usize) -> Self {
         Self(vec![vec![0; frame_bytes]; BATCH])
     }

@@ -23,19 +23,16 @@ pub struct Usage {
 
 impl Usage {
     /// The use of all threads of this process.
-    #[must_use]
     pub fn of_process() -> Self {
         Self::read(libc::RUSAGE_SELF)
     }
 
     /// The use of the calling thread.
-    #[must_use]
     pub fn of_thread() -> Self {
         Self::read(libc::RUSAGE_THREAD)
     }
 
     /// The use of children that have ended and were waited for.
-    #[must_use]
     pub fn of_ended_children() -> Self {
         Self::read(libc::RUSAGE_CHILDREN)
     }
@@ -99,19 +96,16 @@ impl Usage {
     }
 
     /// CPU time in both modes.
-    #[must_use]
     pub fn cpu_ns(&self) -> u64 {
         self.user_ns + self.system_ns
     }
 
     /// Page faults of both kinds.
-    #[must_use]
     pub fn faults(&self) -> u64 {
         self.minor_faults + self.major_faults
     }
 
     /// Context switches of both kinds.
-    #[must_use]
     pub fn switches(&self) -> u64 {
         self.voluntary_switches + self.involuntary_switches
     }

@@ -11,18 +11,11 @@ const DEFAULT_USER: &str = "nobody";
 
 /// The reason why privileges were not dropped.
 #[derive(Debug, thiserror::Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum UserError {
-    /// A user is named, but this process is not root.
     #[error("only root can become another user")]
     NotRoot,
-    /// /etc/passwd has no such user.
     #[error("there is no user {0}")]
     Unknown(String),
-    /// The kernel refused.
     #[error("cannot {action}: {source}")]
     System {
         action: &'static str,

@@ -11,7 +11,6 @@ const CAP_SYS_ADMIN: u32 = 21;
 
 /// Skips the calling test and returns true if this process may not sample whole processors with the
 /// kernel's symbols.
-#[must_use]
 pub fn lacks_perf() -> bool {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let is_open = paranoid.trim().parse::<i32>().is_ok_and(|level| level <= 0);
@@ -33,7 +32,6 @@ pub fn lacks_perf() -> bool {
 
 /// Skips the calling test and returns true if the kernel has no XDP, or if this process may not attach
 /// a program to an interface.
-#[must_use]
 pub fn lacks_xdp() -> bool {
     let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let has_xdp = symbols.contains(" dev_xdp_attach");

@@ -20,7 +20,6 @@ const LIKENESS: f64 = 0.7;
 /// The arguments of a document, to insert after the verb and to append.
 #[derive(Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// Options.
     pub options: Vec<String>,
     /// Positional arguments, which follow those of the command line.
     pub positional: Vec<String>,

@@ -71,7 +71,6 @@ impl SpecError {
 
 /// The command with the options of a `Spec`. Options accept `-1` as a value, so that the error comes from
 /// the option's own parser.
-#[must_use]
 pub fn command<S: Spec>(name: &'static str) -> Command {
     let schema = schema::of::<S>();
     let about = schema["description"].as_str().unwrap_or_default();

@@ -57,7 +57,6 @@ fn refusal(key: &str, relation: &str, names: &str, why: &str) -> SpecError {
 }
 
 /// The words of a condition in the help: `--workload surge`.
-#[must_use]
 pub fn words(text: &str, schema: &Value) -> String {
     let (conditions, _) = conditions(text);
     let names: Vec<String> = conditions.iter().map(|one| one.name(schema)).collect();

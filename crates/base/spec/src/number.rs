@@ -7,33 +7,27 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
-/// A whole number from `LEAST` to `MOST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Whole<const LEAST: u32, const MOST: u32>(u32);
 
 impl<const LEAST: u32, const MOST: u32> Whole<LEAST, MOST> {
     /// The number, or the end of the range that is nearest to it.
-    #[must_use]
     pub fn nearest(number: u32) -> Self {
         Self(number.clamp(LEAST, MOST))
     }
 
     /// A number of the range that is known when the program is compiled.
-    #[must_use]
     pub const fn of<const NUMBER: u32>() -> Self {
         const { assert!(LEAST <= NUMBER && NUMBER <= MOST) };
         Self(NUMBER)
     }
 
-    /// The number.
-    #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
     /// The number as a count of things in memory.
-    #[must_use]
     pub const fn count(self) -> usize {
         self.0 as usize
     }

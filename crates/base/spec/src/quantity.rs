@@ -90,7 +90,6 @@ pub struct Time(pub Duration);
 
 impl Time {
     /// A number of whole seconds.
-    #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
@@ -124,7 +123,6 @@ pub struct Period(pub Duration);
 
 impl Period {
     /// A number of whole seconds.
-    #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
@@ -153,7 +151,6 @@ pub struct Size(pub u64);
 
 impl Size {
     /// The size as an index. Sizes of memory always fit.
-    #[must_use]
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }

@@ -8,7 +8,6 @@ use crate::Spec;
 
 /// The schema of a `Spec`: types, units, ranges and needs from its fields, defaults and help from its
 /// options. `x-positional` is the place of an argument without a name, from 1.
-#[must_use]
 pub fn of<S: Spec>() -> Value {
     let settings = SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings

@@ -31,7 +31,6 @@ pub struct RunsOn {
 
 impl RunsOn {
     /// The CPUs of the list; empty without a list.
-    #[must_use]
     pub fn list(&self) -> &[usize] {
         self.cpus.as_ref().map_or(&[], |list| &list.0)
     }
@@ -63,13 +62,11 @@ impl Window {
     }
 
     /// Length of the measurement, if it has a limit.
-    #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         self.duration.map(|time| time.0)
     }
 
     /// Time before the measurement.
-    #[must_use]
     pub fn warmup(&self) -> Duration {
         self.warmup.map_or(Duration::ZERO, |time| time.0)
     }
@@ -86,7 +83,6 @@ pub struct Until {
 
 impl Until {
     /// The time after which to end.
-    #[must_use]
     pub fn duration(self) -> Option<Duration> {
         self.duration.map(|time| time.0)
     }

@@ -52,7 +52,6 @@ pub struct TimerWheel {
 
 impl TimerWheel {
     /// A wheel that starts at a time and has room for `timers` timers. No timer is set.
-    #[must_use]
     pub fn new(now_ns: u64, timers: usize) -> Self {
         Self {
             now_tick: now_ns >> TICK_SHIFT,
@@ -64,7 +63,6 @@ impl TimerWheel {
 
     /// The time at which a timer fires, in nanoseconds; `None` if it is not set.
     #[inline]
-    #[must_use]
     pub fn due_ns(&self, timer: u32) -> Option<u64> {
         let entry = self.entries.get(timer as usize)?;
         (entry.position != NONE).then_some(entry.due_tick << TICK_SHIFT)
@@ -120,7 +118,6 @@ impl TimerWheel {
     /// A time before which no timer fires, in nanoseconds; `None` if no timer is set. It is exactly
     /// the time of the next timer, unless several timers share a coarse slot.
     #[inline]
-    #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         let (level, slot, tick) = self.next_slot()?;
         let next_tick = match level {

@@ -25,13 +25,10 @@ impl perpacket_spec::Spec for Spec {}
 /// The reason why no cost can be added.
 #[derive(Debug, Error)]
 pub enum AddedCostError {
-    /// The interface cannot be used.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// The kernel refuses the program.
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    /// The time is too long.
     #[error("nanoseconds = {nanoseconds}: expected at most {LONGEST_NS}")]
     TooLong {
         /// The time.

@@ -42,7 +42,6 @@ pub struct Report {
 /// One direction of a link. Packets are frames on a wire; bytes include the Ethernet header.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneWay {
-    /// The settings of this direction.
     pub settings: DirectionSpec,
     /// Frames delivered.
     pub packets: u64,

@@ -115,8 +115,6 @@ pub struct RightToLeft {
 impl perpacket_spec::Spec for Spec {}
 
 impl Spec {
-    /// The direction from left to right.
-    #[must_use]
     pub fn left_to_right(&self) -> DirectionSpec {
         let own = &self.left_to_right;
         self.direction(&Differences {
@@ -128,8 +126,6 @@ impl Spec {
         })
     }
 
-    /// The direction from right to left.
-    #[must_use]
     pub fn right_to_left(&self) -> DirectionSpec {
         let own = &self.right_to_left;
         self.direction(&Differences {

@@ -7,27 +7,17 @@ use perpacket_workload::{ParameterError, TraceError};
 
 /// The reason why a load cannot run.
 #[derive(Debug, thiserror::Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum LoadError {
-    /// Options contradict each other, or one is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The URL is invalid.
     #[error("{url}: {reason}")]
     Url { url: String, reason: &'static str },
-    /// A workload's parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// A trace cannot be read.
     #[error("{path}: {source}")]
     Trace { path: PathBuf, source: TraceError },
-    /// A file cannot be read or written.
     #[error("{path}: {source}")]
     File { path: PathBuf, source: io::Error },
-    /// A limit of the machine is too low.
     #[error("{resource}: {needed} needed, {available} available")]
     Limit {
         resource: &'static str,
@@ -35,16 +25,12 @@ pub enum LoadError {
         available: u64,
         hint: String,
     },
-    /// The host name has no address.
     #[error("{host}: cannot be resolved: {source}")]
     Resolve { host: String, source: io::Error },
-    /// Connecting to the address failed.
     #[error("{address}: cannot connect: {source}")]
     Unreachable { address: String, source: io::Error },
-    /// TLS cannot be set up.
     #[error("tls: {0}")]
     Tls(String),
-    /// A system call failed.
     #[error("{action}: {source}")]
     System {
         action: &'static str,
@@ -67,7 +53,6 @@ impl LoadError {
     }
 
     /// The next step for the user, if there is one.
-    #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Limit { hint, .. } => Some(hint.clone()),

@@ -24,7 +24,6 @@ pub struct Latency(Histogram<u64>);
 pub struct LatencySummary {
     /// Times recorded.
     pub count: u64,
-    /// Mean.
     pub mean: f64,
     /// Half of the times are at most this.
     pub p50: f64,
@@ -73,13 +72,11 @@ impl Latency {
     }
 
     /// A quantile of the recorded times, in microseconds.
-    #[must_use]
     pub fn quantile_us(&self, share: f64) -> f64 {
         us(self.0.value_at_quantile(share).min(self.0.max()))
     }
 
     /// The percentiles that reports contain.
-    #[must_use]
     pub fn summary(&self) -> LatencySummary {
         if self.0.is_empty() {
             return LatencySummary::default();

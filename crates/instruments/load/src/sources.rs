@@ -19,7 +19,6 @@ pub struct SourceError;
 impl SourceAddresses {
     /// The address of connection `index`, which counts from 0. Connections use the addresses of the
     /// range in order, and then from the start again.
-    #[must_use]
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         let (first, count) = self.0?;
         let offset = (index % count as usize) as u32;
@@ -30,7 +29,6 @@ impl SourceAddresses {
     }
 
     /// Number of source addresses.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.0.map_or(1, |(_, count)| u64::from(count))
     }

@@ -26,7 +26,6 @@ pub struct Report {
     pub cores: Vec<usize>,
     /// Seconds since it was bound.
     pub uptime_s: f64,
-    /// Connections.
     pub connections: ConnectionReport,
     /// Requests answered, rejected ones included.
     pub requests: u64,
@@ -40,9 +39,7 @@ pub struct Report {
     pub startup: StartupReport,
     /// Means per request, start-up excluded; absent before the first request.
     pub per_request: Option<PerRequest>,
-    /// Page faults.
     pub page_faults: Faults,
-    /// Context switches.
     pub context_switches: Switches,
     /// The cache of files.
     pub cache: CacheReport,
@@ -50,7 +47,6 @@ pub struct Report {
     pub helpers: HelperReport,
 }
 
-/// Connections of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ConnectionReport {
     /// Accepted so far.
@@ -162,7 +158,6 @@ impl Reporter {
     }
 
     /// The current report.
-    #[must_use]
     pub fn report(&self) -> Report {
         let sum = |of: fn(&Counters) -> &Counter| {
             let sum = self

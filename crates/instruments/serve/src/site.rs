@@ -22,11 +22,9 @@ pub struct Site {
     pub spec: Spec,
     /// The program for SPECweb99's CGI requests.
     pub cgi: Option<CgiProgram>,
-    /// The root folder.
     pub root: Option<RootFolder>,
     /// The workers' counters, then the helpers'.
     pub counters: Arc<SharedTable<Counters>>,
-    /// The log of POSTs.
     pub post_log: Option<PostLog>,
     /// Makes reports.
     pub reporter: Reporter,
@@ -111,7 +109,6 @@ impl Site {
         false
     }
 
-    /// Releases a connection.
     pub fn release_connection(&self) {
         self.available_connections.fetch_add(1, Ordering::Relaxed);
     }

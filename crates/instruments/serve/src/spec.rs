@@ -31,7 +31,6 @@ pub enum Architecture {
 
 impl Architecture {
     /// Its name on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -51,7 +50,6 @@ impl Architecture {
 pub struct CgiProgram {
     /// The executable.
     pub path: PathBuf,
-    /// Its arguments.
     pub arguments: Vec<String>,
 }
 
@@ -200,44 +198,37 @@ fn within<T: PartialOrd + std::fmt::Display>(
 impl Spec {
     /// CPUs to pin to, with one loop each. If empty, the server runs one loop for each usable CPU and does
     /// not pin them.
-    #[must_use]
     pub fn cores(&self) -> &[usize] {
         self.runs_on.list()
     }
 
     /// Size of a file cache, in bytes.
-    #[must_use]
     pub fn cache_bytes(&self) -> u64 {
         self.cache_size.map_or(0, |size| size.0)
     }
 
     /// Longest request head, in bytes.
-    #[must_use]
     pub fn max_header_bytes(&self) -> usize {
         self.max_header_size.as_usize()
     }
 
     /// Milliseconds after which a cached file is compared with the file on disk again.
-    #[must_use]
     pub fn revalidate_ms(&self) -> u64 {
         self.revalidate.map_or(0, |time| time.0.as_millis() as u64)
     }
 
     /// How long a loop waits for more clients to become ready, in microseconds.
-    #[must_use]
     pub fn coalesce_us(&self) -> u64 {
         self.coalesce.map_or(0, |time| time.0.as_micros() as u64)
     }
 
     /// How long a connection may be idle between requests, in milliseconds.
-    #[must_use]
     pub fn idle_ms(&self) -> u64 {
         self.idle_timeout.0.as_millis() as u64
     }
 
     /// Longest time for a request to arrive, and in which a client may acknowledge none of the bytes sent,
     /// in milliseconds.
-    #[must_use]
     pub fn request_ms(&self) -> u64 {
         self.request_timeout.0.as_millis() as u64
     }

@@ -42,7 +42,6 @@ const FILES: u64 = 1;
 /// connections have fewer.
 const SILENT_FRAMES: u64 = 100_000;
 
-/// The verbs.
 pub fn verbs() -> Vec<Verb> {
     let verbs = [
         Verb::new("guest offload", "", |spec: OffloadSpec, _| {

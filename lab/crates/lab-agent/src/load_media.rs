@@ -12,7 +12,6 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent load media rtsp://127.0.0.1:8
 /// Highest number of reasons in the table.
 const REASON_ROWS: usize = 8;
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("load media", EXAMPLE, run)
 }

@@ -19,7 +19,6 @@ const EXAMPLE: &str = "Example:\n  perpacket-agent media synthesize --into media
 /// Time between two checks for signals.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("serve media", EXAMPLE, run)
 }

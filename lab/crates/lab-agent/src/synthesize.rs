@@ -44,13 +44,11 @@ struct Written {
     schema: u32,
     /// Folder of the files.
     folder: PathBuf,
-    /// Number of files.
     files: u32,
     /// Rate of each stream.
     rate_bps: u64,
     /// Seed of everything random.
     seed: u64,
-    /// Bytes of each file.
     file_bytes: u64,
 }
 
@@ -77,7 +75,6 @@ impl Spec for SynthesizeSpec {
     }
 }
 
-/// The verb.
 pub fn verb() -> Verb {
     Verb::new("media synthesize", EXAMPLE, run)
 }

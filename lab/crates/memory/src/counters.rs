@@ -23,14 +23,12 @@ pub struct Counters {
 
 impl Counters {
     /// Demand accesses.
-    #[must_use]
     pub fn accesses(&self) -> u64 {
         self.answered.iter().sum()
     }
 
     /// Demand accesses that `level` (0 is the first) could not answer, so that a lower level or
     /// DRAM answered.
-    #[must_use]
     pub fn misses(&self, level: usize) -> u64 {
         self.answered.iter().skip(level + 1).sum()
     }

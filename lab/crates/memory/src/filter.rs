@@ -23,7 +23,6 @@ impl Filter {
     /// # Panics
     ///
     /// `sets` is not a power of two.
-    #[must_use]
     pub fn new(sets: u32) -> Self {
         assert!(sets.is_power_of_two(), "{sets} sets");
         Self {

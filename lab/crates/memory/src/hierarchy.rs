@@ -41,7 +41,6 @@ pub struct Hierarchy {
     /// The levels below the first, the highest one first.
     further: Box<[Level]>,
     policy: Policy,
-    /// Stall of a hit in each level.
     hit_stall_cycles: [u32; MAX_LEVELS],
     /// Number of lines in a page minus one, if next-line prefetch is on.
     next_line_page_mask: Option<u32>,
@@ -251,7 +250,6 @@ impl Hierarchy {
     }
 
     /// Whether `level` (0 is the first) contains `line`. Changes nothing.
-    #[must_use]
     pub fn contains(&self, level: usize, line: Line) -> bool {
         match level.checked_sub(1) {
             None => self.first.contains(line),
@@ -260,7 +258,6 @@ impl Hierarchy {
     }
 
     /// Counts since the hierarchy was built.
-    #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }

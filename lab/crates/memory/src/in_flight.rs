@@ -56,7 +56,6 @@ impl InFlight {
         u32::try_from(arrives_at.saturating_sub(now)).unwrap_or(u32::MAX)
     }
 
-    /// Removes `line`.
     pub(crate) fn remove(&mut self, line: Line) {
         if !self.arrives_at.is_empty() {
             self.arrives_at.remove(&line);

@@ -23,7 +23,6 @@ const WAY_ONES: u64 = 0x1111_1111_1111_1111;
 /// The initial order: every way once. Any permutation would do.
 const FIRST_ORDER: u64 = 0xFEDC_BA98_7654_3210;
 
-/// Bits of one hash.
 const HASH_BITS: u32 = 8;
 /// A word of hashes in which each hash is 1.
 const HASH_ONES: u64 = 0x0101_0101_0101_0101;

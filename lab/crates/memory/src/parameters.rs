@@ -79,7 +79,6 @@ pub struct HierarchyParameters {
 pub struct ParameterError {
     /// The parameter, by its path inside [`HierarchyParameters`], such as `levels[1].ways`.
     pub parameter: String,
-    /// Its value.
     pub value: String,
     /// The allowed values.
     pub allowed: String,

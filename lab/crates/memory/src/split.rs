@@ -12,7 +12,6 @@ use crate::{
     parameters::{CacheShape, PAGE_BYTES, shape},
 };
 
-/// Bytes of a line.
 const LINE_BYTES: u32 = 64;
 
 /// Maximum number of second levels behind one first level. Each uses a bit in [`Missed`].
@@ -72,26 +71,22 @@ impl Missed {
     }
 
     /// Whether every cache contained the line.
-    #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether the first level missed.
-    #[must_use]
     pub const fn first(self) -> bool {
         self.0 & Self::FIRST != 0
     }
 
     /// Whether the second level with this index missed too.
-    #[must_use]
     pub const fn second(self, index: usize) -> bool {
         self.0 & Self::second_bit(index) != 0
     }
 
     /// Whether another line left the first level because an inclusive second level evicted it. A
     /// [`Filter`](crate::Filter) in front of the caches must then be cleared.
-    #[must_use]
     pub const fn purged(self) -> bool {
         self.0 & Self::PURGED != 0
     }

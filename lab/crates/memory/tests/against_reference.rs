@@ -1,5 +1,5 @@
 //! Compares the hierarchy with a naive one, for random shapes and requests.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 mod reference;
 

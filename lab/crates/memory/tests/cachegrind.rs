@@ -6,7 +6,7 @@
 //! this test does not simulate. Each line of instructions evicts one data line of its set from the
 //! last level. Every miss that this causes moves the line of instructions one way closer to
 //! eviction. So before its eviction, it causes at most as many misses as the set has ways.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use perpacket_memory::{

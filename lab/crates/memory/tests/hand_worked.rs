@@ -3,7 +3,7 @@
 //! All but two use lines of 1 KiB. The first level has 2 lines and answers in 1 cycle, the second
 //! has 3 lines and answers in 10, and DRAM answers in 100. Every level is one set, so any line may
 //! be in any way. A stall is the latency minus the cycle of the first level.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 use perpacket_memory::{
     CacheParameters, CacheSize, DramParameters, Hierarchy, HierarchyParameters, Line, Policy,

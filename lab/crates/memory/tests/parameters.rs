@@ -1,5 +1,5 @@
 //! Tests of the parameters that a hierarchy accepts, and of the errors for others.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 use perpacket_memory::{Hierarchy, HierarchyParameters};
 

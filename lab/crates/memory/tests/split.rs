@@ -1,6 +1,6 @@
 //! Compares several second levels, simulated in one pass behind a filter, with naive caches,
 //! simulated one by one without a filter. The counts must be equal.
-#![allow(missing_docs, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 mod naive;
 

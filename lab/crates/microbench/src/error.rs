@@ -6,25 +6,17 @@ use thiserror::Error;
 
 /// The reason why a microbenchmark fails.
 #[derive(Debug, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum BenchError {
-    /// The kernel has not enough memory.
     #[error("cannot map {bytes} bytes of memory: {source}")]
     Memory { bytes: usize, source: io::Error },
-    /// The thread cannot be bound to a CPU.
     #[error("cannot run on CPU {cpu}: {source}")]
     Pin { cpu: usize, source: io::Error },
-    /// A member of the ring cannot be started.
     #[error("cannot start member {member} of the ring of {members}: {source}")]
     Member {
         member: usize,
         members: usize,
         source: io::Error,
     },
-    /// The token did not return to member 0.
     #[error("the ring of {members} lost its token: a member ended early")]
     Lost { members: usize },
 }

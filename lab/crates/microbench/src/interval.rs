@@ -31,7 +31,6 @@ pub struct Median {
 
 impl Median {
     /// Half the interval's width as a share of the value.
-    #[must_use]
     pub fn relative_half_width(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.value.abs()
     }
@@ -42,7 +41,6 @@ impl Median {
 /// The interval lies between the k-th smallest and the k-th largest value. Its confidence is
 /// 1 - 2 P(Binomial(n, 1/2) < k), and k is the largest that reaches [`CONFIDENCE`]. If none does, the
 /// interval is the whole range.
-#[must_use]
 pub fn median(values: &mut [f64]) -> Option<Median> {
     let n = values.len();
     values.sort_unstable_by(f64::total_cmp);

@@ -43,13 +43,11 @@ pub struct Cache {
     pub size_bytes: usize,
     /// Lines in a set, if known.
     pub ways: Option<u32>,
-    /// Bytes in a line.
     pub line_bytes: usize,
     /// Processors that share the cache, in the kernel's notation.
     pub shared_cpus: String,
 }
 
-/// A clock.
 #[derive(Clone, Debug, Serialize)]
 pub struct Clock {
     /// Name of the interface.
@@ -62,7 +60,6 @@ pub struct Clock {
 
 impl Machine {
     /// Describes the machine as seen from the processor that runs this.
-    #[must_use]
     pub fn here() -> Self {
         let cpu = sched_getcpu();
         let caches = caches_in(&Path::new(PROCESSORS).join(format!("cpu{cpu}/cache")));
@@ -77,7 +74,6 @@ impl Machine {
     }
 
     /// Bytes of a line of the nearest cache.
-    #[must_use]
     pub fn line_bytes(&self) -> usize {
         self.caches
             .first()
@@ -85,7 +81,6 @@ impl Machine {
     }
 
     /// Bytes of the last cache, if any is known.
-    #[must_use]
     pub fn last_cache_bytes(&self) -> Option<usize> {
         self.caches.iter().map(|cache| cache.size_bytes).max()
     }

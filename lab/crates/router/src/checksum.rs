@@ -2,7 +2,6 @@
 
 /// The checksum of `bytes`: the complement of the sum of 16-bit words in one's complement (RFC
 /// 1071). If `bytes` contain their own correct checksum, the result is 0.
-#[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     let (pairs, rest) = bytes.as_chunks::<2>();
     let mut sum: u64 = pairs
@@ -17,7 +16,6 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 
 /// The checksum after one 16-bit word changed from `old` to `new` (RFC 1624, equation 3). The
 /// equation of RFC 1141 is wrong for some sums of zero.
-#[must_use]
 pub fn updated(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }

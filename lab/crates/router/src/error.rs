@@ -7,24 +7,16 @@ use thiserror::Error;
 
 /// The reason why a measurement fails.
 #[derive(Debug, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum RouterError {
-    /// An interface or its namespace cannot be used.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// The kernel refuses a BPF program or map.
     #[error(transparent)]
     Bpf(#[from] perpacket_linux::bpf::BpfError),
-    /// Frames cannot be sent or received.
     #[error("cannot {what}: {source}")]
     Traffic {
         what: &'static str,
         source: io::Error,
     },
-    /// A setting is out of range.
     #[error("{name} = {value}: expected {expected}")]
     Setting {
         name: &'static str,

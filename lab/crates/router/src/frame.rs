@@ -46,19 +46,14 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 /// The reason why a frame has no packet that a router may forward (RFC 1812, section 5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
-    /// The frame is shorter than its headers.
     #[error("shorter than an Ethernet and an IPv4 header")]
     Short,
-    /// The packet is not IPv4.
     #[error("not IPv4")]
     NotIpv4,
-    /// The header length is below five words, or the header extends beyond the frame.
     #[error("header length out of range")]
     HeaderLength,
-    /// The total length is below the header's length, or the packet extends beyond the frame.
     #[error("total length out of range")]
     TotalLength,
-    /// The header checksum is wrong.
     #[error("wrong header checksum")]
     Checksum,
 }
@@ -103,73 +98,61 @@ impl<'a> Packet<'a> {
     }
 
     /// The frame's target address.
-    #[must_use]
     pub fn target_mac(&self) -> Mac {
         mac(self.frame, 0)
     }
 
     /// The frame's source address.
-    #[must_use]
     pub fn source_mac(&self) -> Mac {
         mac(self.frame, 6)
     }
 
     /// The packet, without the frame's padding.
-    #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         &self.frame[ETHERNET_BYTES..ETHERNET_BYTES + self.total_bytes]
     }
 
     /// The packet's header, with options.
-    #[must_use]
     pub fn header(&self) -> &'a [u8] {
         &self.bytes()[..self.header_bytes]
     }
 
     /// The bytes after the packet's header.
-    #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes()[self.header_bytes..]
     }
 
     /// Time to live: the number of hops left.
-    #[must_use]
     pub fn ttl(&self) -> u8 {
         self.bytes()[8]
     }
 
     /// Number of the payload's protocol.
-    #[must_use]
     pub fn protocol(&self) -> u8 {
         self.bytes()[9]
     }
 
     /// The packet's source address.
-    #[must_use]
     pub fn source(&self) -> Ipv4Addr {
         address(self.bytes(), 12)
     }
 
     /// The packet's target address.
-    #[must_use]
     pub fn target(&self) -> Ipv4Addr {
         address(self.bytes(), 16)
     }
 
     /// Whether routers must not fragment the packet.
-    #[must_use]
     pub fn dont_fragment(&self) -> bool {
         read_u16(self.bytes(), 6) & DONT_FRAGMENT != 0
     }
 
     /// Whether more fragments follow this one.
-    #[must_use]
     pub fn more_fragments(&self) -> bool {
         read_u16(self.bytes(), 6) & MORE_FRAGMENTS != 0
     }
 
     /// Offset of this fragment in the payload of the whole packet, in bytes.
-    #[must_use]
     pub fn fragment_offset_bytes(&self) -> usize {
         usize::from(read_u16(self.bytes(), 6) & 0x1fff) * 8
     }
@@ -201,7 +184,6 @@ pub struct UdpFrame {
 impl UdpFrame {
     /// The frame with a payload. It has no UDP checksum, as RFC 768 allows, so that a generator can
     /// change the payload. `None` if the packet would be longer than 65,535 bytes.
-    #[must_use]
     pub fn build(&self, payload: &[u8]) -> Option<Vec<u8>> {
         let udp_bytes = u16::try_from(UDP_BYTES + payload.len()).ok()?;
         let total_bytes = u16::try_from(IPV4_BYTES + usize::from(udp_bytes)).ok()?;

@@ -54,7 +54,6 @@ enum Sender {
 /// The counts of one call of [`Generator::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sent {
-    /// Frames.
     pub frames: u64,
     /// Time spent sending, without set-up, in seconds.
     pub duration_s: f64,

@@ -20,13 +20,11 @@ pub struct Prefix {
 
 impl Prefix {
     /// Whether the block contains an address.
-    #[must_use]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         (self.address.to_bits() ^ address.to_bits()) & self.mask() == 0
     }
 
     /// Whether an address is the last of the block: its broadcast address.
-    #[must_use]
     pub fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         self.bits < 31 && self.contains(address) && address.to_bits() | self.mask() == u32::MAX
     }
@@ -61,7 +59,6 @@ pub struct Route {
 /// A neighbour whose Ethernet address is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its address.
     pub address: Ipv4Addr,
     /// Its Ethernet address.
     pub mac: Mac,
@@ -97,7 +94,6 @@ pub struct Router {
     pub interfaces: Vec<Interface>,
     /// Routes to networks beyond those of the interfaces.
     pub routes: Vec<Route>,
-    /// Neighbours.
     pub neighbours: Vec<Neighbour>,
     /// Invalid addresses, which the router rejects.
     pub martians: Martians,
@@ -138,7 +134,6 @@ pub enum IcmpError {
 
 impl IcmpError {
     /// Type and code of the ICMP message.
-    #[must_use]
     pub const fn type_and_code(self) -> (u8, u8) {
         match self {
             Self::TimeExceeded => (11, 0),
@@ -151,7 +146,6 @@ impl IcmpError {
 /// The required action of a router for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Forward it.
     Forward {
         /// The interface to send by.
         egress: usize,
@@ -178,7 +172,6 @@ impl Router {
     ///
     /// The checks are in the order of Linux: addresses and route (`ip_route_input_slow`), then hops
     /// and size (`ip_forward`).
-    #[must_use]
     pub fn decide(&self, ingress: usize, frame: &[u8]) -> Verdict {
         let packet = match Packet::parse(frame) {
             Ok(packet) => packet,
@@ -218,7 +211,6 @@ impl Router {
     }
 
     /// If the router forwards `frame` in one piece, the egress and the frame that it sends.
-    #[must_use]
     pub fn forwarded(&self, ingress: usize, frame: &[u8]) -> Option<(usize, Vec<u8>)> {
         let Verdict::Forward { egress, next_mac } = self.decide(ingress, frame) else {
             return None;
@@ -255,7 +247,6 @@ impl Router {
 
     /// The interface and the next hop for an address. The longest prefix has priority. If two
     /// prefixes have the same length, the network of an interface has priority over a route.
-    #[must_use]
     pub fn next_hop(&self, target: Ipv4Addr) -> Option<(usize, Ipv4Addr)> {
         let direct = self
             .interfaces
@@ -299,7 +290,6 @@ impl Router {
     }
 
     /// Whether an address is one of the router's own.
-    #[must_use]
     pub fn owns(&self, address: Ipv4Addr) -> bool {
         let is_own = |interface: &Interface| interface.network.address == address;
         self.interfaces.iter().any(is_own)

@@ -21,45 +21,29 @@ pub struct OutputFrame {
 
 /// A rule that the output breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum Breach {
-    /// The router sent nothing.
     #[error("no frame, expected {0:?}")]
     Missing(Verdict),
-    /// The router sent frames that it must not send.
     #[error("{frames} frames, expected {verdict:?}")]
     Unexpected { frames: usize, verdict: Verdict },
-    /// The wrong interface sent the frame.
     #[error("sent by interface {egress}, expected {expected}")]
     Egress { egress: usize, expected: usize },
-    /// A frame has no well-formed packet.
     #[error("the frame is malformed: {0}")]
     Malformed(Malformed),
-    /// The target Ethernet address is wrong.
     #[error("target address {target:02x?}, expected {expected:02x?}")]
     TargetMac { target: Mac, expected: Mac },
-    /// The source Ethernet address is wrong.
     #[error("source address {source_mac:02x?}, expected the interface's own {expected:02x?}")]
     SourceMac { source_mac: Mac, expected: Mac },
-    /// The TTL of the output is not that of the input less one.
     #[error("{ttl} hops left, expected {expected}")]
     Ttl { ttl: u8, expected: u8 },
-    /// A byte changed that must not change.
     #[error("byte {at} of the packet changed from {before:#04x} to {after:#04x}")]
     Changed { at: usize, before: u8, after: u8 },
-    /// The length changed.
     #[error("a packet of {bytes} bytes, expected {expected}")]
     Length { bytes: usize, expected: usize },
-    /// The packet is longer than the interface's MTU.
     #[error("a packet of {bytes} bytes on an interface with an MTU of {mtu_bytes}")]
     TooLong { bytes: usize, mtu_bytes: usize },
-    /// The fragments do not make up the packet.
     #[error("the fragments do not make up the packet: {0}")]
     Fragments(&'static str),
-    /// A field of the ICMP error is wrong.
     #[error("the ICMP message has a wrong {0}")]
     Message(&'static str),
 }

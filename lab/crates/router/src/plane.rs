@@ -17,7 +17,6 @@ pub struct Plane {
 /// The mode in which each program runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Attached {
-    /// The mode by interface.
     pub interfaces: BTreeMap<String, Mode>,
 }
 
@@ -61,7 +60,6 @@ fn attach(
 
 impl Plane {
     /// The mode in which each program runs.
-    #[must_use]
     pub fn attached(&self) -> Attached {
         Attached {
             interfaces: self

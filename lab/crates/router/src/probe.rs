@@ -45,7 +45,6 @@ const LONGEST_FRAME_BYTES: usize = 1 << 16;
 /// An address of TEST-NET-1 (RFC 5737), to which no router has a route.
 const UNREACHABLE: [u8; 4] = [192, 0, 2, 1];
 
-/// The result of a case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
     /// Name of the case.

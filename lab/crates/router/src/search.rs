@@ -30,7 +30,6 @@ pub struct TrialOutcome {
 
 impl TrialOutcome {
     /// Lost frames as a fraction of the sent frames. Includes only the router's own losses.
-    #[must_use]
     pub fn loss(&self) -> f64 {
         if self.sent == 0 {
             return 0.0;
@@ -41,7 +40,6 @@ impl TrialOutcome {
 
     /// Whether the generator achieved the rate. It did if it sent all frames in the planned
     /// time, neither faster nor slower.
-    #[must_use]
     pub fn achieved_rate(&self) -> bool {
         self.sent as f64 >= self.planned as f64 * RATE_SHARE
             && self.duration_s <= self.planned_s / RATE_SHARE + LATE_S
@@ -98,7 +96,6 @@ pub struct SearchSpec {
 /// One trial of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// The rate.
     pub rate_pps: f64,
     /// Its result.
     #[serde(flatten)]
@@ -109,7 +106,6 @@ pub struct Step {
     pub passed: bool,
 }
 
-/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SearchResult {
     /// The highest rate that passed, in frames a second; `None` if no rate did.
@@ -271,7 +267,6 @@ pub struct KnownDropper {
 impl KnownDropper {
     /// The highest rate without loss in a trial of this length. At this rate, the frames beyond the
     /// capacity just fit into the queue.
-    #[must_use]
     pub fn throughput_pps(&self) -> f64 {
         self.capacity_pps + self.queue_frames / self.duration_s
     }

@@ -49,7 +49,6 @@ impl Stream {
     }
 
     /// The mark and the stream's number: the same eight bytes in all frames of the stream.
-    #[must_use]
     pub(crate) fn mark(&self) -> [u8; 8] {
         let mut mark = [0; 8];
         mark[..4].copy_from_slice(&MARK);
@@ -58,7 +57,6 @@ impl Stream {
     }
 
     /// The sequence number of a frame, if it is one of this stream.
-    #[must_use]
     pub fn sequence(&self, frame: &[u8]) -> Option<u64> {
         let marked = frame.get(MARK_AT..MARK_AT + MARKED_BYTES)?;
         let (mark, number) = marked.split_first_chunk::<8>()?;

@@ -69,7 +69,6 @@ struct ClientEnd {
     is_done: bool,
 }
 
-/// All clients.
 pub struct Clients {
     slots: Vec<Slot>,
     ends: ConnectionTable<ClientEnd>,

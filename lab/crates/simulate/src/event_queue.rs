@@ -54,7 +54,6 @@ impl<E: Copy> Default for EventQueue<E> {
 
 impl<E: Copy> EventQueue<E> {
     /// An empty queue at time zero.
-    #[must_use]
     pub fn new() -> Self {
         let empty = Slot {
             first: NONE,
@@ -72,13 +71,11 @@ impl<E: Copy> EventQueue<E> {
     }
 
     /// The number of events that wait.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
     /// Whether no event waits.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

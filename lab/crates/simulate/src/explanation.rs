@@ -31,7 +31,6 @@ pub struct Explanation {
 
 /// An operation of the host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct OperationCost {
     pub operation: &'static str,
     pub layer: &'static str,
@@ -46,14 +45,12 @@ pub struct OperationCost {
 
 /// A kind of work of the NIC.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct NicWork {
     pub work: &'static str,
     pub pieces: f64,
     pub instructions: f64,
 }
 
-/// A queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QueueWait {
     /// Its name.

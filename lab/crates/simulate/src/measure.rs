@@ -152,7 +152,6 @@ impl Measure {
         wait.longest = wait.longest.max(span);
     }
 
-    /// The waits in `queue`.
     pub const fn wait(&self, queue: Queue) -> Wait {
         self.waits[queue as usize]
     }
@@ -195,7 +194,6 @@ impl Measure {
         self.receive_delay_ns.saturating_record(delay.as_ns());
     }
 
-    /// The number of connections on the NIC is now `connections`.
     pub fn on_nic(&mut self, now: Time, connections: u32) {
         let (last, count) = self.on_nic_last;
         self.on_nic_ps += u128::from(now.since(last).0) * u128::from(count);

@@ -72,7 +72,6 @@ pub struct Outcome {
 
 /// Host cycles by kind of activity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct HostCycles {
     pub user: u64,
     pub kernel: u64,
@@ -81,7 +80,6 @@ pub struct HostCycles {
 
 /// One layer's cost of a packet, averaged over all packets of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct LayerPerPacket {
     pub cycles_per_packet: f64,
     pub instructions_per_packet: f64,
@@ -104,7 +102,6 @@ pub struct Delays {
 
 /// The mean and percentiles of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct Statistics {
     pub mean: f64,
     pub median: f64,
@@ -122,7 +119,6 @@ pub struct Messages {
 
 /// Connections on the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)]
 pub struct OnNic {
     pub mean: f64,
     pub last: u32,

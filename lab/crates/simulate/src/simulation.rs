@@ -31,7 +31,6 @@ pub struct Progress {
 
 impl Progress {
     /// Packets simulated so far, warm-up included.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
     }
@@ -143,13 +142,11 @@ impl Simulation {
     }
 
     /// The trace that is replayed, if one is.
-    #[must_use]
     pub const fn trace(&self) -> Option<&Replay> {
         self.trace.as_ref()
     }
 
     /// Packets of the whole run, warm-up included.
-    #[must_use]
     pub const fn packets(&self) -> u64 {
         self.settings.run.warmup_packets + self.settings.run.packets
     }
@@ -249,18 +246,11 @@ impl Simulation {
 
 /// The reason why a run has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum RunError {
-    /// The configuration cannot be built.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// It was cancelled.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// No event is left, and the window has too few packets.
     #[error(
         "after {packets} of {wanted} packets nothing more can happen: no connection makes progress \
          with these parameters"

@@ -19,13 +19,11 @@ impl Time {
     pub const ZERO: Self = Self(0);
 
     /// Seconds since the start, for results only.
-    #[must_use]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / PICOSECONDS_PER_SECOND as f64
     }
 
     /// The time that has passed since `earlier`; zero if that is later.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -36,25 +34,21 @@ impl Span {
     pub const ZERO: Self = Self(0);
 
     /// Whole nanoseconds.
-    #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns * 1_000)
     }
 
     /// Whole microseconds.
-    #[must_use]
     pub const fn from_us(us: u64) -> Self {
         Self(us * 1_000_000)
     }
 
     /// Milliseconds, rounded to the picosecond.
-    #[must_use]
     pub fn from_ms(ms: f64) -> Self {
         Self((ms * 1e9).round() as u64)
     }
 
     /// The time that `bytes` bytes take at `rate_bps` bits per second.
-    #[must_use]
     pub const fn of_bytes(bytes: u64, rate_bps: u64) -> Self {
         // Division of 128 bits takes several times as long, and frames do not need it.
         if let Some(units) = bytes.checked_mul(8 * PICOSECONDS_PER_SECOND) {
@@ -64,13 +58,11 @@ impl Span {
     }
 
     /// Seconds, for results only.
-    #[must_use]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / PICOSECONDS_PER_SECOND as f64
     }
 
     /// Whole nanoseconds, rounded down.
-    #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0 / 1_000
     }
@@ -122,7 +114,6 @@ pub struct Clock {
 
 impl Clock {
     /// A clock of `mhz` million cycles a second.
-    #[must_use]
     pub const fn from_mhz(mhz: u32) -> Self {
         let mhz = mhz as u64;
         let cycle_ps = if PICOSECONDS_PER_MICROSECOND.is_multiple_of(mhz) {
@@ -134,7 +125,6 @@ impl Clock {
     }
 
     /// The time that `cycles` cycles take, rounded down to the picosecond.
-    #[must_use]
     pub const fn span(self, cycles: u64) -> Span {
         // A division takes longer than a simulated access, and common clocks need none.
         Span(match self.cycle_ps {
@@ -144,20 +134,16 @@ impl Clock {
     }
 
     /// The whole cycles since the start of the run at `time`.
-    #[must_use]
     pub const fn cycles_at(self, time: Time) -> u64 {
         self.cycles(Span(time.0))
     }
 
     /// The whole cycles of `span`.
-    #[must_use]
     pub const fn cycles(self, span: Span) -> u64 {
         // Nanoseconds first: picoseconds times megahertz would overflow after 18 seconds.
         span.0 / 1_000 * self.mhz / 1_000
     }
 
-    /// Cycles a second.
-    #[must_use]
     pub fn cycles_per_second(self) -> f64 {
         self.mhz as f64 * 1e6
     }

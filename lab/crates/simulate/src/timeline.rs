@@ -26,7 +26,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// A timeline with a sample every `interval`.
-    #[must_use]
     pub fn every(interval: Span) -> Self {
         Self {
             interval,

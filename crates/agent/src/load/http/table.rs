@@ -160,7 +160,6 @@ fn values(latency: &LatencySummary) -> [f64; 7] {
     ]
 }
 
-/// The progress line.
 pub fn progress_line(progress: &Progress) -> String {
     format!(
         "{:>6.1} s {} {:>9.0} requests/s  response {:>9.1} us  {} errors  lag up to {:.0} us",

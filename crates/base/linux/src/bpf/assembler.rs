@@ -18,7 +18,6 @@ pub const MAX_CLOCK_READINGS: i32 = 4096;
 /// R6 to R9. R10 is the end of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "the enum describes all of them")]
 pub enum Register {
     R0,
     R1,
@@ -36,7 +35,6 @@ pub enum Register {
 /// The size of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// One byte.
     Byte,
     /// Two bytes.
     Half,
@@ -100,12 +98,10 @@ impl Assembler {
         self.push(0xbf, to, from, 0, 0)
     }
 
-    /// Sets a register to a number.
     pub fn set(&mut self, to: Register, value: i32) -> &mut Self {
         self.push(0xb7, to, Register::R0, 0, value)
     }
 
-    /// Adds a number to a register.
     pub fn add(&mut self, to: Register, value: i32) -> &mut Self {
         self.push(0x07, to, Register::R0, 0, value)
     }
@@ -125,7 +121,6 @@ impl Assembler {
         self.push(0x57, to, Register::R0, 0, bits)
     }
 
-    /// Shifts a register to the right.
     pub fn shift_right(&mut self, to: Register, bits: i32) -> &mut Self {
         self.push(0x77, to, Register::R0, 0, bits)
     }
@@ -235,7 +230,6 @@ impl Assembler {
     }
 
     /// The instructions with resolved jumps. `None` if a label is missing or too far away.
-    #[must_use]
     pub fn finish(&self) -> Option<Vec<u64>> {
         let mut instructions = self.instructions.clone();
         for &(at, label) in &self.jumps {

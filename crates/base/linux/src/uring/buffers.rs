@@ -19,7 +19,6 @@ pub const BUFFER_BYTES: usize = 16_384;
 /// The group of these buffers. There is only one group.
 pub const GROUP: u16 = 0;
 
-/// Bytes of all buffers.
 const POOL_BYTES: usize = BUFFERS as usize * BUFFER_BYTES;
 
 /// Bytes of the ring that lists free buffers for the kernel.

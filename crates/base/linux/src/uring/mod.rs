@@ -72,7 +72,6 @@ pub struct Registered(u32);
 /// The way in which an operation names a socket.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// By its descriptor.
     Descriptor(BorrowedFd<'a>),
     /// By its slot.
     Registered(Registered),
@@ -137,7 +136,6 @@ impl<O: Outgoing> Message<O> {
     }
 }
 
-/// A part of a file.
 struct FilePart<O> {
     out: Box<O>,
     bytes: Vec<u8>,

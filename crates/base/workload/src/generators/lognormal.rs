@@ -38,7 +38,6 @@ pub struct LognormalSessions {
     /// Share of the variance of ln(response bytes) between sessions, 0 to 1. At 1, all responses of
     /// a session have the same size. It is 0.22 for day 6 (one-way random effects).
     pub response_session_share: f64,
-    /// Mean requests of a session.
     pub requests_per_session_mean: f64,
     /// Standard deviation of ln(requests of a session) before rounding up to whole requests.
     pub requests_per_session_sigma: f64,
@@ -59,7 +58,6 @@ pub struct LognormalSessions {
 
 impl LognormalSessions {
     /// Workload W, like the 1998 World Cup.
-    #[must_use]
     pub fn world_cup() -> Self {
         Self {
             response_mean_bytes: 7000.0,
@@ -77,7 +75,6 @@ impl LognormalSessions {
 
     /// Workload I, like IBM's site. The trace of that site is unpublished. So the parameters are
     /// those of W with smaller responses: a request has at most 0.73 times as many packets as in W.
-    #[must_use]
     pub fn ibm() -> Self {
         Self {
             response_mean_bytes: 3800.0,

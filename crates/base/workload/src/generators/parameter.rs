@@ -8,7 +8,6 @@ use std::fmt::Display;
 pub struct ParameterError {
     /// Name of the parameter, as in the parameter file.
     pub parameter: &'static str,
-    /// The value.
     pub value: String,
     /// The accepted range.
     pub allowed: String,

@@ -14,7 +14,6 @@ pub struct Stream(Pcg64Mcg);
 
 impl Stream {
     /// The stream of a seed for one use.
-    #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         let mut state = seed ^ fnv1a(name.as_bytes());
         let mut key = [0; 16];

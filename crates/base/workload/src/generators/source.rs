@@ -21,7 +21,6 @@ pub enum Sessions {
 
 impl Sessions {
     /// Path of an object on the server.
-    #[must_use]
     pub fn object_path(&self, object: u32) -> String {
         match self {
             Self::SpecWeb99(_) => object_path(object),

@@ -11,7 +11,6 @@ use crate::generators::parameter::{ParameterError, require_ranges};
 use crate::generators::random::{AliasTable, Stream, zipf_weights};
 use crate::sessions::planned::{PlannedRequest, SessionSource};
 
-/// Number of files in a class.
 pub const FILES_PER_CLASS: u32 = 9;
 /// Number of files in a directory, which has four classes.
 pub const FILES_PER_DIRECTORY: u32 = 4 * FILES_PER_CLASS;
@@ -38,7 +37,6 @@ pub struct SpecWeb99 {
 
 impl SpecWeb99 {
     /// Workload S: static requests only.
-    #[must_use]
     pub fn static_only(connections: u32) -> Self {
         Self {
             connections,
@@ -48,7 +46,6 @@ impl SpecWeb99 {
     }
 
     /// Workload D: 70 % static, 30 % dynamic.
-    #[must_use]
     pub fn mixed(connections: u32) -> Self {
         Self {
             dynamic_share: 0.30,
@@ -58,14 +55,11 @@ impl SpecWeb99 {
 
     /// Number of directories of the file set: floor(25 + (400000 / 122000) L / 5) for L
     /// connections.
-    #[must_use]
     pub fn directories(&self) -> u32 {
         // 400000 / 122000 / 5 = 40 / 61. Integers avoid rounding before the floor.
         (25 + 40 * u64::from(self.connections) / 61) as u32
     }
 
-    /// Mean requests of a session.
-    #[must_use]
     pub fn requests_per_session_mean(&self) -> f64 {
         1.0 / (self.keep_alive_share / keep_alive_mean() + 1.0 - self.keep_alive_share)
     }
@@ -111,7 +105,6 @@ impl SpecWeb99 {
 
 /// Size in bytes of one of the 36 files of a directory. File i of class c has (i + 1) x 0.1 KiB x
 /// 10^c, rounded down.
-#[must_use]
 pub fn file_bytes(file_of_directory: u32) -> u32 {
     let (class, file) = (
         file_of_directory / FILES_PER_CLASS,
@@ -121,7 +114,6 @@ pub fn file_bytes(file_of_directory: u32) -> u32 {
 }
 
 /// Path of an object under the server's root.
-#[must_use]
 pub fn object_path(object: u32) -> String {
     let (directory, file) = (object / FILES_PER_DIRECTORY, object % FILES_PER_DIRECTORY);
     let (class, file) = (file / FILES_PER_CLASS, file % FILES_PER_CLASS);

@@ -105,7 +105,6 @@ impl Default for Surge {
 pub struct SurgeRequest {
     /// The file, by rank of popularity from 0.
     pub object: u32,
-    /// Its bytes.
     pub response_bytes: u32,
     /// Wait before the request, in seconds: the think time before the first file of a page, and a
     /// pause before other files.
@@ -155,7 +154,6 @@ impl Surge {
     }
 
     /// The fraction of files in the tail for which all files together have `total_bytes`.
-    #[must_use]
     pub fn tail_share(&self) -> f64 {
         let mean = self.total_bytes as f64 / f64::from(self.files);
         let body = self.body_mean_bytes();
@@ -195,7 +193,6 @@ impl Surge {
     }
 
     /// The size of a new file. `uniform` is a uniform number in (0, 1).
-    #[must_use]
     pub fn size_bytes(&self, uniform: f64) -> f64 {
         let tail = self.tail_share();
         if uniform < tail {
@@ -326,7 +323,6 @@ impl Streams {
 
 impl SurgeGenerator {
     /// The same tables with random streams of another seed.
-    #[must_use]
     pub fn with_seed(&self, seed: u64) -> Self {
         Self {
             recent: Vec::with_capacity(HISTORY),
@@ -337,7 +333,6 @@ impl SurgeGenerator {
     }
 
     /// Sizes of the files in bytes, from the most to the least popular file.
-    #[must_use]
     pub fn sizes(&self) -> &[u32] {
         &self.size_bytes
     }
@@ -408,7 +403,6 @@ impl SurgeGenerator {
 }
 
 /// Path of a file under the server's root.
-#[must_use]
 pub fn object_path(object: u32) -> String {
     format!("/surge/file{object:05}")
 }

@@ -35,7 +35,6 @@ pub struct Synthesis {
     pub start_time_s: u32,
     /// Seed of arrivals and gaps. The sessions have their own seed.
     pub seed: u64,
-    /// Format of the trace.
     pub format: TraceFormat,
     /// Compression of the trace.
     pub compression: Compression,
@@ -60,7 +59,6 @@ impl Default for Synthesis {
 /// Result of the synthesis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Synthesized {
-    /// Format of the trace.
     pub format: TraceFormat,
     /// Requests written.
     pub requests: u64,
@@ -73,10 +71,8 @@ pub struct Synthesized {
 /// The reason why a trace cannot be synthesized.
 #[derive(Debug, thiserror::Error)]
 pub enum SynthesisError {
-    /// A parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }

@@ -19,8 +19,6 @@ pub struct WebStoneGenerator {
 }
 
 impl WebStoneGenerator {
-    /// A generator with a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
             shares: AliasTable::new(&FILES.map(|(.., share)| share)),

@@ -15,7 +15,6 @@ use crate::trace::session_cutter::SessionCutter;
 /// The requests of a log that a client can send (GET, HEAD and POST), in the log's order.
 #[derive(Clone, Debug)]
 pub struct LoggedSessions<T> {
-    /// The requests.
     pub requests: Vec<LoggedRequest<T>>,
     /// The client of each session.
     pub clients: Vec<u32>,
@@ -165,20 +164,15 @@ pub struct SessionTable<T> {
 }
 
 impl<T> SessionTable<T> {
-    /// Number of sessions.
-    #[must_use]
     pub fn sessions(&self) -> usize {
         self.clients.len()
     }
 
-    /// Number of requests.
-    #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
     /// The client of a session and its requests.
-    #[must_use]
     pub fn session(&self, session: usize) -> (u32, &[T]) {
         let range = self.starts[session] as usize..self.starts[session + 1] as usize;
         (self.clients[session], &self.requests[range])

@@ -46,19 +46,16 @@ impl Replay {
     }
 
     /// Number of requests that a simulated server can answer.
-    #[must_use]
     pub fn usable_requests(&self) -> u64 {
         self.sessions.requests() as u64
     }
 
     /// Rejected lines or records.
-    #[must_use]
     pub fn rejected(&self) -> u64 {
         self.rejected
     }
 
     /// Sessions of the trace.
-    #[must_use]
     pub fn sessions(&self) -> u64 {
         self.sessions.sessions() as u64
     }

@@ -8,7 +8,6 @@ use serde::Serialize;
 /// Bytes of a World Cup 1998 record.
 pub const RECORD_BYTES: usize = 20;
 
-/// Format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TraceFormat {
@@ -26,7 +25,6 @@ impl TraceFormat {
     pub const NAMES: &'static str = "common, combined or world-cup";
 
     /// The name in files and on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Common => "common",
@@ -71,7 +69,6 @@ pub enum Compression {
 
 impl Compression {
     /// Detects the compression of a file from its first bytes.
-    #[must_use]
     pub fn of_magic(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -81,7 +78,6 @@ impl Compression {
     }
 
     /// The compression that the name of a destination indicates: `.gz`, `.zst` or none.
-    #[must_use]
     pub fn of_suffix(name: &str) -> Self {
         if name.ends_with(".gz") {
             Self::Gzip

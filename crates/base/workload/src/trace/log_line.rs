@@ -33,7 +33,6 @@ pub enum Reject {
 
 impl Reject {
     /// The reason in words.
-    #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
             Self::Blank => "empty line",
@@ -109,7 +108,6 @@ impl<'a> LogLine<'a> {
     /// Method, URI and protocol of the request line. If the protocol is missing, the version is
     /// HTTP/0.9. If the request is not a request line, all of it is the URI.
     #[inline]
-    #[must_use]
     pub fn request_parts(&self) -> (Method, &'a [u8], HttpVersion) {
         let Some(blank) = memchr(b' ', self.request) else {
             return (Method::Other, self.request, HttpVersion::Http09);

@@ -3,21 +3,13 @@
 /// Method of a request, in the order of the World Cup 1998 format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// GET
     Get,
-    /// HEAD
     Head,
-    /// POST
     Post,
-    /// PUT
     Put,
-    /// DELETE
     Delete,
-    /// TRACE
     Trace,
-    /// OPTIONS
     Options,
-    /// CONNECT
     Connect,
     /// Any other method.
     Other,
@@ -37,9 +29,7 @@ const METHODS: [(Method, &str); 9] = [
 ];
 
 impl Method {
-    /// The method with this name.
     #[inline]
-    #[must_use]
     pub fn from_name(name: &[u8]) -> Self {
         METHODS[..8]
             .iter()
@@ -49,19 +39,16 @@ impl Method {
 
     /// The method of a World Cup 1998 code.
     #[inline]
-    #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         METHODS.get(usize::from(code)).map(|(method, _)| *method)
     }
 
     /// The World Cup 1998 code.
-    #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
     /// The name in a request line; `OTHER` if the trace does not have the name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         METHODS[self as usize].1
     }
@@ -72,9 +59,7 @@ impl Method {
 pub enum HttpVersion {
     /// HTTP/0.9: a request line without a version.
     Http09,
-    /// HTTP/1.0
     Http10,
-    /// HTTP/1.1
     Http11,
     /// Any other.
     Other,
@@ -83,7 +68,6 @@ pub enum HttpVersion {
 impl HttpVersion {
     /// The version with this number, which follows `HTTP/`.
     #[inline]
-    #[must_use]
     pub fn from_number(number: &[u8]) -> Self {
         match number {
             b"0.9" => Self::Http09,
@@ -95,7 +79,6 @@ impl HttpVersion {
 
     /// The version of a World Cup 1998 code, 0 to 3; larger codes are `Other`.
     #[inline]
-    #[must_use]
     pub fn from_code(code: u8) -> Self {
         match code {
             0 => Self::Http09,
@@ -106,14 +89,12 @@ impl HttpVersion {
     }
 
     /// The World Cup 1998 code.
-    #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
     /// The end of the request line. It is empty for HTTP/0.9, and `HTTP/x` if the trace does not
     /// have the version.
-    #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Http09 => "",

@@ -42,7 +42,6 @@ impl ObjectPaths {
     }
 
     /// The path of an object: the mapped path, or `/object/N` without a mapping.
-    #[must_use]
     pub fn path(&self, object: u32) -> Vec<u8> {
         self.paths
             .get(&object)
@@ -50,13 +49,11 @@ impl ObjectPaths {
     }
 
     /// Number of mapped objects.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
     /// Whether no object is mapped.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }

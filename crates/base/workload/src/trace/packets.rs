@@ -10,7 +10,6 @@ pub const SEGMENT_BYTES: u64 = 1460;
 /// shares of packets: 8.7 % for the shorter half, and 62.7 % for the longest tenth. Acknowledgments
 /// would double the packets of every session, which would change no share.
 #[inline]
-#[must_use]
 pub fn response_packets(body_bytes: u64) -> u64 {
     1 + body_bytes.div_ceil(SEGMENT_BYTES)
 }

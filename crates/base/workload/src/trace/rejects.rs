@@ -7,12 +7,10 @@ use crate::trace::log_line::Reject;
 /// Maximum number of rejected lines that are listed.
 pub const LISTED_REJECTS: usize = 100_000;
 
-/// A rejected line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RejectedLine {
     /// Line or record, from 1.
     pub line: u64,
-    /// The reason.
     #[serde(serialize_with = "as_reason")]
     pub reason: Reject,
 }

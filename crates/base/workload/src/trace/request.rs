@@ -19,9 +19,7 @@ pub struct Request<'a> {
     pub size_bytes: Option<u64>,
     /// Status code; 0 for the World Cup code "other".
     pub status: u16,
-    /// Method.
     pub method: Method,
-    /// Version of HTTP.
     pub version: HttpVersion,
     /// Whether the server computed the response. Method and path decide this.
     pub dynamic: bool,

@@ -88,7 +88,6 @@ impl SessionCutter {
     }
 
     /// Number of sessions so far.
-    #[must_use]
     pub fn sessions(&self) -> u32 {
         self.sessions
     }

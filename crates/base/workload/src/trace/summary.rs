@@ -21,7 +21,6 @@ use crate::trace::timestamp::iso;
 /// Summary of a trace. `trace info` prints it as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Format of the trace.
     pub format: TraceFormat,
     /// Accepted lines or records.
     pub requests: u64,
@@ -47,7 +46,6 @@ pub struct Summary {
     pub status: BTreeMap<u16, u64>,
     /// Sessions by the window rule.
     pub sessions: u64,
-    /// Requests of a session.
     pub requests_per_session: Spread,
     /// The sessions with the fewest and with the most packets: their shares of all packets that the
     /// server sends.
@@ -63,9 +61,7 @@ pub struct Summary {
 /// Mean and median; null without sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// Mean.
     pub mean: Option<f64>,
-    /// Median.
     pub median: Option<f64>,
 }
 

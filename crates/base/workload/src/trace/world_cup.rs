@@ -9,7 +9,6 @@ const NO_SIZE: u32 = u32::MAX;
 const TYPES: u8 = 13;
 /// Type of responses computed by the server.
 const DYNAMIC_TYPE: u8 = 6;
-/// Type "other".
 const OTHER_TYPE: u8 = 12;
 /// Status codes by index. Index 37 is "other", for which the code is 0.
 const STATUS: [u16; 38] = [
@@ -22,7 +21,6 @@ const STATUS: [u16; 38] = [
 pub struct WorldCupRecord {
     /// Unix seconds.
     pub time_s: u32,
-    /// Number of the client.
     pub client: u32,
     /// Number of the object, which is a row of the object mappings.
     pub object: u32,
@@ -43,7 +41,6 @@ pub struct WorldCupRecord {
 impl WorldCupRecord {
     /// Decodes a record; `None` if a code is invalid.
     #[inline]
-    #[must_use]
     pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
         let word = |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -70,8 +67,6 @@ impl WorldCupRecord {
         })
     }
 
-    /// Encodes the record.
-    #[must_use]
     pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         let words = [
@@ -92,21 +87,18 @@ impl WorldCupRecord {
 
     /// The status code; 0 for the index of "other".
     #[inline]
-    #[must_use]
     pub fn status(&self) -> u16 {
         STATUS[usize::from(self.status_index)]
     }
 
     /// Whether the server computed the response.
     #[inline]
-    #[must_use]
     pub fn is_dynamic(&self) -> bool {
         self.kind == DYNAMIC_TYPE
     }
 }
 
 /// Index of a status code; "other" if the format has none.
-#[must_use]
 pub(crate) fn status_index(status: u16) -> u8 {
     STATUS
         .iter()
@@ -115,7 +107,6 @@ pub(crate) fn status_index(status: u16) -> u8 {
 }
 
 /// The type of a file. The path of the file determines it.
-#[must_use]
 pub(crate) fn kind_of_path(path: &[u8], dynamic: bool) -> u8 {
     if dynamic {
         return DYNAMIC_TYPE;

@@ -35,13 +35,11 @@ pub enum Arrivals {
 
 impl Arrivals {
     /// Whether start times are independent of the responses.
-    #[must_use]
     pub fn are_open(self) -> bool {
         self != Self::Closed
     }
 
     /// Name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -52,7 +50,6 @@ impl Arrivals {
     }
 
     /// Arrivals per second, in an open loop.
-    #[must_use]
     pub fn per_s(self) -> Option<f64> {
         match self {
             Self::Requests { per_s, .. } | Self::Sessions { per_s, .. } => Some(per_s),
@@ -61,7 +58,6 @@ impl Arrivals {
     }
 
     /// Factor by which the run is faster than the log, if the run uses the log's times.
-    #[must_use]
     pub fn speed(self) -> Option<f64> {
         match self {
             Self::Recorded { speed } => Some(speed),

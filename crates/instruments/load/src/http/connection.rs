@@ -99,7 +99,6 @@ pub(crate) struct ArrivingResponse {
     pub keep_alive: bool,
     /// `Content-Length`
     pub length_bytes: Option<u64>,
-    /// `Last-Modified`
     pub last_modified: Option<[u8; DATE_BYTES]>,
     /// `Location` of a redirect.
     pub location: Option<String>,

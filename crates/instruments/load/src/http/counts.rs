@@ -19,7 +19,6 @@ pub(crate) struct Counts {
     pub sound: u64,
     /// Bytes of all responses, incomplete ones and heads included.
     pub bytes: u64,
-    /// Bytes of bodies.
     pub body_bytes: u64,
     /// Responses by status.
     pub statuses: Vec<u64>,

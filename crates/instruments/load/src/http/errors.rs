@@ -37,7 +37,6 @@ pub enum RequestError {
     Tls,
 }
 
-/// Number of kinds.
 const KINDS: usize = 12;
 
 /// Names of the kinds in reports.
@@ -58,13 +57,11 @@ const NAMES: [&str; KINDS] = [
 
 impl RequestError {
     /// The name in reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 
     /// The kind of an error while connecting.
-    #[must_use]
     pub fn of_connecting(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
@@ -77,7 +74,6 @@ impl RequestError {
     }
 
     /// The kind of an error on an established connection.
-    #[must_use]
     pub fn of_connected(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut => Self::TimedOut,
@@ -110,13 +106,11 @@ impl ErrorCounts {
     }
 
     /// The count of one kind.
-    #[must_use]
     pub fn count(&self, error: RequestError) -> u64 {
         self.counts[error as usize]
     }
 
     /// The count of all kinds.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -135,14 +129,12 @@ impl ErrorCounts {
     }
 
     /// The counts above zero, by name.
-    #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let named = NAMES.into_iter().zip(self.counts);
         named.filter(|(_, count)| *count > 0).collect()
     }
 
     /// The examples, by name.
-    #[must_use]
     pub fn examples(&self) -> BTreeMap<&'static str, Vec<String>> {
         let named = NAMES.into_iter().zip(self.examples.iter().cloned());
         named.filter(|(_, texts)| !texts.is_empty()).collect()

@@ -82,12 +82,10 @@ impl Log {
         })
     }
 
-    /// Number of sessions.
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.sessions()
     }
 
-    /// Number of requests.
     pub(crate) fn requests(&self) -> usize {
         self.sessions.requests()
     }

@@ -8,7 +8,6 @@ use crate::latency::{Latency, LatencySummary};
 /// The largest fraction of wrong answers that a valid run may have.
 pub(super) const WRONG_ALLOWED: f64 = 0.001;
 
-/// Counts of each page.
 #[derive(Clone, Debug)]
 pub(crate) struct PageCounts(Vec<PageCount>);
 
@@ -66,7 +65,6 @@ impl PageCounts {
         }
     }
 
-    /// The report of each page. `names` has the names of the pages.
     pub(crate) fn report(&self, names: Vec<String>, duration_s: f64) -> Vec<PageReport> {
         let named = names.into_iter().zip(&self.0);
         named

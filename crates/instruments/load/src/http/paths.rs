@@ -19,7 +19,6 @@ impl Paths {
         Self { text, ends }
     }
 
-    /// The path of an object.
     #[inline]
     pub(crate) fn path(&self, object: u32) -> &[u8] {
         let object = object as usize;

@@ -27,7 +27,6 @@ const CONFORMING_ERROR_SHARE: f64 = 0.01;
 pub struct Report {
     /// Version of the schema.
     pub schema: u32,
-    /// The URL.
     pub url: String,
     /// The workload's name.
     pub workload: &'static str,
@@ -39,7 +38,6 @@ pub struct Report {
     pub speed: Option<f64>,
     /// Maximum number of connections at a time.
     pub connections: u32,
-    /// Threads.
     pub threads: u32,
     /// Length of the window, in seconds.
     pub duration_s: f64,
@@ -81,7 +79,6 @@ pub struct Report {
     pub client_cpu_s: f64,
     /// CPU time per response, in microseconds.
     pub client_cpu_us_per_request: f64,
-    /// Connections opened.
     pub connections_opened: u64,
     /// Requests sent once more because the server had closed an idle connection.
     pub reopened: u64,
@@ -158,7 +155,6 @@ pub struct Histograms {
     pub service: String,
     /// Response times.
     pub response: String,
-    /// Schedule lag.
     pub schedule_lag: String,
 }
 
@@ -274,7 +270,6 @@ impl Report {
     }
 
     /// The reason why the run has failed; `None` if it has not.
-    #[must_use]
     pub fn failure(&self) -> Option<String> {
         if let Some(gone_s) = self.server_gone_s {
             return Some(format!(
@@ -314,7 +309,6 @@ impl Report {
     }
 
     /// Whether more than one in a thousand answers of an application is wrong.
-    #[must_use]
     pub fn is_no_result(&self) -> bool {
         let requests: u64 = self.pages.iter().map(|page| page.requests).sum();
         self.wrong() as f64 > WRONG_ALLOWED * requests as f64

@@ -37,7 +37,6 @@ pub(crate) struct RequestContext<'a> {
     pub close: bool,
     /// Date of the client's copy.
     pub copy_date: &'a [u8; DATE_BYTES],
-    /// Number of the user.
     pub user: u32,
     /// The last advertisement that the user saw.
     pub last_advertisement: u32,
@@ -189,7 +188,6 @@ impl RequestWriter {
     }
 }
 
-/// The fields of a form.
 fn form_fields(buffer: &mut Vec<u8>, length: usize) {
     // Writing to a vector cannot fail.
     let _ = write!(

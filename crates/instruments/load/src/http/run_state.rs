@@ -16,7 +16,6 @@ use super::tls::Connector;
 /// The time of an event that has not happened yet.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// The state of a run.
 #[derive(Debug)]
 pub(crate) struct RunState {
     pub spec: Spec,

@@ -30,7 +30,6 @@ pub(crate) enum Operation {
     Cgi,
 }
 
-/// Number of operations.
 pub(crate) const OPERATIONS: usize = 8;
 
 /// Names of the operations in reports.
@@ -45,10 +44,8 @@ pub(crate) const OPERATION_NAMES: [&str; OPERATIONS] = [
     "cgi_get",
 ];
 
-/// One request of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionRequest {
-    /// Number of the object.
     pub object: u32,
     /// Expected bytes of the body, or [`ANY_SIZE`].
     pub expected_bytes: u32,

@@ -140,7 +140,6 @@ impl Plan {
         })
     }
 
-    /// The sessions of one thread.
     pub(crate) fn thread_sessions(
         &self,
         thread: u32,
@@ -227,10 +226,8 @@ fn persistent_session_share(spec: &Spec) -> f64 {
     }
 }
 
-/// The sessions of one thread.
 #[derive(Debug)]
 pub(crate) enum ThreadSessions {
-    /// One file.
     File {
         lengths: Option<RequestsPerConnection>,
         kept_session_share: f64,

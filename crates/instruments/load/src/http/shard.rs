@@ -11,7 +11,6 @@ const MAX_SHARDS: u32 = 4096;
 pub struct Shard {
     /// Number of the shard, from 0.
     pub index: u32,
-    /// Number of shards.
     pub shards: u32,
 }
 
@@ -32,7 +31,6 @@ impl Shard {
     }
 
     /// The share of a count. The shares of all shards add up to the count.
-    #[must_use]
     pub fn share(self, count: u64) -> u64 {
         let (index, shards) = (u64::from(self.index), u64::from(self.shards));
         count / shards + u64::from(index < count % shards)

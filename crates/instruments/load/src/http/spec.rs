@@ -338,13 +338,11 @@ impl Spec {
     }
 
     /// The URL. The files of every workload except [`Workload::File`] are below its path.
-    #[must_use]
     pub fn url(&self) -> &str {
         self.url.as_deref().unwrap_or_default()
     }
 
     /// When requests start.
-    #[must_use]
     pub fn arrivals(&self) -> Arrivals {
         let process = self.arrivals.unwrap_or(Process::Fixed);
         if self.replay.is_some() {
@@ -362,7 +360,6 @@ impl Spec {
     }
 
     /// The requests of the load.
-    #[must_use]
     pub fn workload(&self) -> Workload<'_> {
         let log = |file, repeats| Workload::Trace {
             file,
@@ -395,26 +392,22 @@ impl Spec {
     }
 
     /// The maximum number of connections at a time.
-    #[must_use]
     pub fn connections(&self) -> u32 {
         let number = self.users.or(self.clients).or(self.connections);
         number.map_or(CONNECTIONS, Whole::get)
     }
 
     /// Bits per second at which each connection reads; `None` is unlimited.
-    #[must_use]
     pub fn line_speed_bps(&self) -> Option<u64> {
         self.line_speed.map(|speed| speed.0).filter(|bps| *bps > 0)
     }
 
     /// Source addresses of the connections.
-    #[must_use]
     pub fn sources(&self) -> SourceAddresses {
         self.source.unwrap_or_default()
     }
 
     /// The share of the load that this process runs.
-    #[must_use]
     pub fn shard(&self) -> Shard {
         self.shard.unwrap_or(Shard::WHOLE)
     }
@@ -477,13 +470,10 @@ pub struct RequestsPerConnection {
 }
 
 impl RequestsPerConnection {
-    /// Draws a number.
     pub(crate) fn draw(self, stream: &mut Stream) -> u32 {
         self.minimum + stream.below(self.maximum - self.minimum + 1)
     }
 
-    /// The mean.
-    #[must_use]
     pub fn mean(self) -> f64 {
         (f64::from(self.minimum) + f64::from(self.maximum)) / 2.0
     }

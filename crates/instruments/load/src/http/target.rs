@@ -18,7 +18,6 @@ pub struct Target {
     pub tls: bool,
     /// Name or address, without brackets.
     pub host: String,
-    /// Port.
     pub port: u16,
     /// Value of the `Host` field.
     pub authority: String,

@@ -9,7 +9,6 @@ use super::session::Session;
 use super::worker::Worker;
 use crate::error::LoadError;
 
-/// The result of one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadResult {
     pub counts: Counts,

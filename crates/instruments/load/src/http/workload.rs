@@ -38,10 +38,7 @@ pub enum Workload<'a> {
         dynamic: bool,
     },
     /// Surge: users that read pages and think.
-    Surge {
-        /// Number of users.
-        users: u32,
-    },
+    Surge { users: u32 },
     /// The files of WebStone, one request per connection.
     WebStone,
     /// Sessions like those of the 1998 World Cup site.
@@ -70,7 +67,6 @@ pub enum Workload<'a> {
 
 impl Workload<'_> {
     /// Whether the workload ends by itself.
-    #[must_use]
     pub fn is_finite(&self) -> bool {
         matches!(
             self,
@@ -79,7 +75,6 @@ impl Workload<'_> {
     }
 
     /// Name in options and reports.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::File => "file",

@@ -27,7 +27,6 @@ struct Shared {
     open: AtomicU64,
 }
 
-/// The result of one thread.
 struct ThreadResult {
     bytes: u64,
     bytes_sent: u64,

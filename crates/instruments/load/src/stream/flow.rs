@@ -25,9 +25,7 @@ pub(crate) enum Role {
     /// At the far end: reading the greeting. The value is the number of its bytes that have
     /// arrived.
     Greeting(usize),
-    /// Sending.
     Sending,
-    /// Receiving.
     Receiving,
 }
 
@@ -58,7 +56,6 @@ pub(crate) struct Flow {
     due_ns: f64,
     /// Bytes of the current segment that the socket has not accepted.
     left: usize,
-    /// Bytes received.
     pub received_bytes: u64,
     /// Bytes that the socket has accepted.
     pub sent_bytes: u64,

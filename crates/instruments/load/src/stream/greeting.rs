@@ -2,7 +2,6 @@
 
 /// Identifies the protocol and its version.
 const MAGIC: [u8; 4] = *b"PPS1";
-/// Bytes of a greeting.
 pub(crate) const GREETING_BYTES: usize = 24;
 /// Longest segment: 64 KiB, which the kernel divides into segments of the path's size.
 pub(crate) const SEGMENT_LIMIT_BYTES: u32 = 65_536;
@@ -10,9 +9,7 @@ pub(crate) const SEGMENT_LIMIT_BYTES: u32 = 65_536;
 /// The direction of a connection, and its segments and rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Greeting {
-    /// Whether the far end sends.
     pub far_end_sends: bool,
-    /// Bytes of a segment.
     pub segment_bytes: u32,
     /// Bits per second; 0 is unlimited.
     pub rate_bps: f64,

@@ -71,7 +71,6 @@ struct Shared {
     done: AtomicU32,
 }
 
-/// The result of one thread.
 struct ThreadResult {
     bytes: u64,
     segments: u64,

@@ -12,7 +12,6 @@ pub(crate) const SCHEMA: u32 = 1;
 pub struct Report {
     /// Version of the schema.
     pub schema: u32,
-    /// Number of connections.
     pub connections: u32,
     /// `send` or `receive`, as seen from this machine.
     pub direction: &'static str,
@@ -25,7 +24,6 @@ pub struct Report {
     /// Longest time, in microseconds, over which a sender with a rate collects segments that it sends
     /// together.
     pub burst_us: f64,
-    /// Threads.
     pub threads: u32,
     /// Length of the window, in seconds.
     pub duration_s: f64,
@@ -58,7 +56,6 @@ pub struct Report {
 
 impl Report {
     /// The reason why the run has failed; `None` if it has not.
-    #[must_use]
     pub fn failure(&self) -> Option<String> {
         let broken: u64 = self.errors.values().sum();
         (self.connections_open == 0 && broken > 0).then(|| {
@@ -79,7 +76,6 @@ pub struct RoundTrip {
     pub max: f64,
 }
 
-/// The report of a far end.
 #[derive(Clone, Debug, Serialize)]
 pub struct FarEndReport {
     /// Version of the schema.

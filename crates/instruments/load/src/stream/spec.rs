@@ -26,7 +26,6 @@ pub enum Direction {
 
 impl Direction {
     /// Name in options and reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -146,26 +145,21 @@ impl Spec {
         })
     }
 
-    /// Number of connections.
-    #[must_use]
     pub fn connections(&self) -> u32 {
         self.connections.map_or(1, Whole::get)
     }
 
     /// Payload bytes of a segment.
-    #[must_use]
     pub fn segment_bytes(&self) -> u32 {
         self.segment_size.unwrap_or(SEGMENT_SIZE).0 as u32
     }
 
     /// Bits of payload per second on all connections together; `None` is unlimited.
-    #[must_use]
     pub fn rate_bps(&self) -> Option<f64> {
         self.bit_rate.map(|rate| rate.0 as f64)
     }
 
     /// The end that sends.
-    #[must_use]
     pub fn direction(&self) -> Direction {
         self.direction.unwrap_or(Direction::Send)
     }

@@ -59,7 +59,6 @@ impl Server {
         Self::start(move |_, stream| stream.write_all(&response(&vec![b'x'; bytes])).is_ok())
     }
 
-    /// URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -92,7 +91,6 @@ impl Drop for Server {
     }
 }
 
-/// A response with a body.
 pub fn response(body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()

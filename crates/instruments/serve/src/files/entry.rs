@@ -28,9 +28,7 @@ pub struct Entry {
     pub etag: Box<str>,
     /// Last change, in seconds since 1970.
     pub modified_s: i64,
-    /// Its content type.
     pub content_type: &'static str,
-    /// Its coding.
     pub coding: Coding,
     /// Codings of the compressed files beside it.
     pub siblings: CodingSet,
@@ -42,7 +40,6 @@ pub struct Entry {
 /// A file's content.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// In memory.
     Memory(Arc<Content>),
     /// An open file, too large for the cache.
     File(Arc<OwnedFd>),
@@ -89,7 +86,6 @@ const TRIES: usize = 3;
 const INDEX: &[u8] = b"index.html";
 
 /// The path of a file relative to the root, for a normalized path and a coding.
-#[must_use]
 pub fn file_path(path: &[u8], coding: Coding) -> Vec<u8> {
     let mut file = path.strip_prefix(b"/").unwrap_or(path).to_vec();
     if file.is_empty() || file.ends_with(b"/") {

@@ -30,12 +30,10 @@ pub enum Job {
     Load {
         /// Its normalized path.
         path: Box<[u8]>,
-        /// Its coding.
         coding: Coding,
     },
     /// Read a part of an open file into the page cache.
     Warm {
-        /// The file.
         file: Arc<OwnedFd>,
         /// The offset of the part.
         offset: u64,
@@ -46,16 +44,13 @@ pub enum Job {
     Cgi(Box<CgiRequest>),
 }
 
-/// The result of a job.
 #[derive(Clone, Debug)]
 pub enum JobResult {
     /// A file, or why it cannot be served.
     Loaded {
         /// Its normalized path.
         path: Box<[u8]>,
-        /// Its coding.
         coding: Coding,
-        /// The entry.
         result: Result<Arc<Entry>, FileError>,
     },
     /// The part is in the page cache, or the disk failed. If the disk failed, sending fails too.
@@ -176,7 +171,6 @@ impl HelperThreads {
 
 impl JobSender {
     /// Sends a job. Its result arrives with `token`. Returns `false` if the queue is full.
-    #[must_use]
     pub fn send(&self, token: u64, job: Job) -> bool {
         let mut jobs = self
             .queue

@@ -9,9 +9,7 @@ use rustix::fs::{FileType, fstat};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     device: u64,
-    /// The inode number.
     pub inode: u64,
-    /// Size in bytes.
     pub size_bytes: u64,
     /// Last change of the content, in nanoseconds since 1970.
     pub modified_ns: i128,
@@ -22,7 +20,6 @@ pub struct FileVersion {
 pub enum FileKind {
     /// A regular file.
     File,
-    /// A folder.
     Folder,
     /// A pipe, a device, a socket.
     Other,

@@ -18,7 +18,6 @@ const PAGE_BYTES: usize = 8 << 20;
 pub struct CgiRequest {
     /// The path of the route.
     pub script: &'static str,
-    /// The query.
     pub query: Vec<u8>,
     /// The client's address.
     pub peer: IpAddr,

@@ -38,7 +38,6 @@ pub enum Route<'a> {
 }
 
 /// The route of a path and its query; `None` if no route has the path.
-#[must_use]
 pub fn route_of<'a>(path: &[u8], query: &'a [u8]) -> Option<Route<'a>> {
     if path == b"/work" {
         let time_us = query_value(query, "us").and_then(number);

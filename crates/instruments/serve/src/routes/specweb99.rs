@@ -66,7 +66,6 @@ impl<'a> Operation<'a> {
 /// A file of the file set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileName {
-    /// Number of the directory.
     pub directory: u64,
     /// The class, 0 to 3.
     pub class: u64,
@@ -76,7 +75,6 @@ pub struct FileName {
 
 impl FileName {
     /// Parses a path such as `/file_set/dir00000/class1_3`.
-    #[must_use]
     pub fn parse(path: &[u8]) -> Option<Self> {
         let rest = path.strip_prefix(b"/file_set/dir")?;
         let (directory, rest) = rest.split_at_checked(5)?;
@@ -87,7 +85,6 @@ impl FileName {
     }
 
     /// The file with these numbers, if they are in the range of the file set.
-    #[must_use]
     pub fn new(directory: u64, class: u64, file: u64) -> Option<Self> {
         (directory <= 99_999 && class <= 3 && file <= 8).then_some(Self {
             directory,
@@ -96,8 +93,6 @@ impl FileName {
         })
     }
 
-    /// Its path.
-    #[must_use]
     pub fn path(self) -> String {
         let Self {
             directory,
@@ -119,7 +114,6 @@ pub struct Form {
 
 impl Form {
     /// Reads `dir=0&class=1&file=3&client=7`.
-    #[must_use]
     pub fn parse(body: &[u8]) -> Option<Self> {
         let value = |key| number(query_value(body.trim_ascii(), key)?);
         Some(Self {
@@ -131,7 +125,6 @@ impl Form {
 
 /// The user and the last advertisement of a `Cookie` field. A missing user is 0, and a missing
 /// advertisement is the last one of all.
-#[must_use]
 pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
     let field = cookie.unwrap_or_default();
     let value = |key: &[u8]| {
@@ -150,7 +143,6 @@ pub fn user_of(cookie: Option<&[u8]>) -> (u64, u64) {
 /// The demographics of a user, or of an advertisement's audience: 16 properties, each a bit. At
 /// least one bit is set, and about a quarter of them on average. The bits are those of the number
 /// times 2^64 divided by the golden ratio (Fibonacci hashing), so that neighbouring numbers differ.
-#[must_use]
 pub fn demographics(number: u64) -> u16 {
     let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let (high, low) = ((mixed >> 48) as u16, (mixed >> 32) as u16);
@@ -158,7 +150,6 @@ pub fn demographics(number: u64) -> u16 {
 }
 
 /// The advertisement that a user sees after `last`. It is `last + 1` if no advertisement matches.
-#[must_use]
 pub fn next_ad(user: u64, last: u64) -> u64 {
     let wanted = demographics(user);
     (1..=ADS)
@@ -168,14 +159,12 @@ pub fn next_ad(user: u64, last: u64) -> u64 {
 }
 
 /// The link of an advertisement, as long as [`AD_MARK`].
-#[must_use]
 pub fn ad_link(ad: u64) -> String {
     let (directory, class, file) = (ad / 36, ad % 36 / 9, ad % 9);
     format!("<!WEB99CAD><IMG SRC=\"/file_set/dir{directory:05}/class{class}_{file}\"><!/WEB99CAD>")
 }
 
 /// The part of a page before the file.
-#[must_use]
 pub fn page_top(script: &str, query: &[u8], peer: IpAddr) -> Vec<u8> {
     let mut page = Vec::with_capacity(320);
     // Writing to memory does not fail.

@@ -24,12 +24,9 @@ pub enum Waiting {
     Lingering,
 }
 
-/// A connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// Its socket.
     pub socket: OwnedFd,
-    /// The state of HTTP.
     pub http: HttpState,
     /// Input without a response: a part of a request, or whole requests that wait.
     pub input: Vec<u8>,
@@ -78,7 +75,6 @@ pub struct Progress {
 /// Operations of an io_uring that have not completed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PendingOperations {
-    /// The receive.
     pub receiving: Receiving,
     /// A send, or a read of the file part to send.
     pub is_sending: bool,
@@ -99,7 +95,6 @@ pub enum Receiving {
 }
 
 impl Connection {
-    /// A new connection.
     pub fn new(socket: OwnedFd, peer: IpAddr, tls: Option<Box<TlsSession>>) -> Self {
         Self {
             socket,
@@ -173,7 +168,6 @@ impl Connections {
             .filter(|_| u64::from(*generation) == token >> 32)
     }
 
-    /// Removes a connection.
     pub fn remove(&mut self, token: u64) -> Option<Connection> {
         self.get(token)?;
         let (generation, connection) = &mut self.slots[token as u32 as usize];

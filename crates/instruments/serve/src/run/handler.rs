@@ -44,7 +44,6 @@ pub enum ConnectionStatus {
     Open,
     /// Answer its next request later, see [`Worker::defers`].
     Deferred,
-    /// Close it.
     Closed,
 }
 

@@ -70,7 +70,6 @@ pub fn accept(listener: impl AsFd, flags: SocketFlags) -> Result<(OwnedFd, IpAdd
 pub struct ReserveDescriptor(Option<OwnedFd>);
 
 impl ReserveDescriptor {
-    /// Reserves a descriptor.
     pub fn new() -> Self {
         Self(open_descriptor())
     }

@@ -88,13 +88,11 @@ impl Server {
     }
 
     /// The address it listens on, with the port that the kernel picked for port 0.
-    #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.local_address
     }
 
     /// Reports while the server runs.
-    #[must_use]
     pub fn reporter(&self) -> Reporter {
         self.site.reporter.clone()
     }

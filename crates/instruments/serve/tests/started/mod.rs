@@ -46,7 +46,6 @@ pub fn spec(architecture: Architecture) -> Spec {
     parse(&(line + pool)).unwrap()
 }
 
-/// One CPU to run on.
 pub fn on_cpu(cpu: usize) -> RunsOn {
     RunsOn {
         cpus: Some(CpuList(vec![cpu])),
@@ -93,7 +92,6 @@ impl Started {
         self.folder.path()
     }
 
-    /// A client.
     pub fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();

@@ -18,7 +18,6 @@ use serde::Serialize;
 
 use tables::{memory_csv, memory_table, switch_csv, switch_table};
 
-/// The verbs.
 pub fn verbs() -> Vec<Verb> {
     vec![
         Verb::new(

@@ -27,7 +27,6 @@ use serde::Serialize;
 
 use tables::{check_table, plane_table, throughput_table};
 
-/// The verbs.
 pub fn verbs() -> Vec<Verb> {
     vec![
         Verb::new("route check", CHECK_EXAMPLE, |spec, output| {

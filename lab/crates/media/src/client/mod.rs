@@ -58,28 +58,19 @@ pub enum Distribution {
 
 /// The reason why a run cannot start.
 #[derive(Debug, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum Error {
-    /// The URL is malformed or lacks `{}`.
     #[error("url `{url}`: expected {expected}")]
     Url { url: String, expected: &'static str },
-    /// The host has no address.
     #[error("host `{host}`: {error}")]
     Host { host: String, error: io::Error },
-    /// A CPU does not exist or may not be used.
     #[error("cannot run on cpus {cpus:?}: {error}")]
     Cpus { cpus: Vec<usize>, error: io::Error },
-    /// The limit of open files is too low for the clients.
     #[error("{clients} clients need {needed} descriptors, and the limit of open files is {limit}")]
     Descriptors {
         clients: usize,
         needed: u64,
         limit: u64,
     },
-    /// Another error of the system.
     #[error("cannot run: {0}")]
     System(#[from] io::Error),
 }

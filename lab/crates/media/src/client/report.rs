@@ -14,7 +14,6 @@ use crate::percentiles::Percentiles;
 /// Statistics over streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Mean.
     pub mean: f64,
     /// Median.
     pub p50: f64,
@@ -80,7 +79,6 @@ pub struct Reason {
     pub outcome: &'static str,
     /// The status and the server's explanation, or the failure.
     pub reason: String,
-    /// Number of clients.
     pub clients: usize,
     /// URL of the first of these clients.
     pub example: String,
@@ -102,7 +100,6 @@ impl fmt::Display for Reason {
 pub struct Report {
     /// Version of this format.
     pub schema: u32,
-    /// Number of clients.
     pub clients: usize,
     /// The media that clients play.
     pub distribution: Distribution,
@@ -154,7 +151,6 @@ pub struct Report {
     pub start_up_ms: Spread,
     /// CPU time of this program in seconds.
     pub cpu_s: f64,
-    /// The streams.
     pub streams: Vec<StreamReport>,
 }
 

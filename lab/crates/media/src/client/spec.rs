@@ -55,13 +55,11 @@ impl perpacket_spec::Spec for Spec {
 
 impl Spec {
     /// Number of media in `multiple`.
-    #[must_use]
     pub fn files(&self) -> u32 {
         self.files.map_or(self.clients.get(), Whole::get)
     }
 
     /// Number of the first medium.
-    #[must_use]
     pub fn first_file(&self) -> u32 {
         self.first_file.map_or(0, Whole::get)
     }

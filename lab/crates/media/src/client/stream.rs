@@ -8,7 +8,6 @@ use crate::wire::synthesis::Stream as Synthesized;
 use crate::wire::{Arrival, Header, Reception};
 use hdrhistogram::Histogram;
 
-/// Bytes of a transport stream packet.
 const PACKET_BYTES: usize = crate::wire::transport_stream::PACKET_BYTES;
 
 /// Clock of payloads without a clock in the description. It is the clock of video.

@@ -73,7 +73,6 @@ pub struct Report {
     pub uptime_s: f64,
     /// RTSP connections accepted.
     pub connections: u64,
-    /// Open connections.
     pub connections_open: u64,
     /// Connections closed at once because too many were open.
     pub connections_refused: u64,
@@ -87,7 +86,6 @@ pub struct Report {
     pub refused: u64,
     /// Sessions set up.
     pub sessions: u64,
-    /// Open sessions.
     pub sessions_open: u64,
     /// Sessions and connections that timed out.
     pub timed_out: u64,
@@ -119,15 +117,12 @@ pub struct Report {
     pub read_bytes: u64,
     /// Mean time of a read in microseconds, with the emulated delay.
     pub read_mean_us: f64,
-    /// Reads that failed.
     pub reads_failed: u64,
     /// RTCP reports.
     pub rtcp: Rtcp,
     /// CPU time in seconds.
     pub cpu_s: f64,
-    /// Page faults.
     pub page_faults: PageFaults,
-    /// Context switches.
     pub context_switches: ContextSwitches,
 }
 

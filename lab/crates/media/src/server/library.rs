@@ -61,13 +61,10 @@ struct Identity {
 /// The reason why a medium cannot be opened.
 #[derive(Debug, Error)]
 pub(super) enum OpenError {
-    /// The file cannot be read.
     #[error("{name}: {error}")]
     Missing { name: String, error: io::Error },
-    /// The path is a folder, a pipe or a device.
     #[error("{name}: not a regular file")]
     NotAFile { name: String },
-    /// The file cannot be streamed.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }

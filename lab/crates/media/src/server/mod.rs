@@ -67,34 +67,24 @@ pub enum Buffering {
 
 /// The reason why the server cannot start.
 #[derive(Debug, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum Error {
-    /// The folder cannot be opened.
     #[error("root {path}: {error}")]
     Root { path: PathBuf, error: io::Error },
-    /// The process cannot become the user.
     #[error("--user: {0}")]
     User(#[from] UserError),
-    /// The user cannot read the folder.
     #[error("root {path}: user {user} cannot read it: {error}")]
     Unreadable {
         path: PathBuf,
         user: String,
         error: io::Error,
     },
-    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {error}")]
     Listen {
         address: SocketAddr,
         error: io::Error,
     },
-    /// A CPU does not exist or may not be used.
     #[error("cannot run on cpu {core}: {error}")]
     Core { core: usize, error: io::Error },
-    /// The system has no more threads, descriptors or memory.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
@@ -221,13 +211,11 @@ impl Server {
     }
 
     /// The address for RTSP, with the actual port.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The report from the start until now.
-    #[must_use]
     pub fn report(&self) -> Report {
         let reads = self.shared.readers.counts();
         let spec = &self.shared.spec;

@@ -448,7 +448,6 @@ impl EventLoop {
         }
     }
 
-    /// Ends the session of a connection.
     pub(super) fn end_session(&mut self, connection: &mut Connection) {
         self.halt(connection);
         if connection.session.take().is_some() {
@@ -478,7 +477,6 @@ fn packet_rate(medium: &Medium) -> f64 {
     medium.layout.rate_bps() as f64 / 8.0 / f64::from(medium.layout.packet_bytes)
 }
 
-/// Whether a message names the session of its connection.
 fn names_session(connection: &Connection, message: &Message) -> bool {
     match (&connection.session, message.session()) {
         (Some(session), Some((name, _))) => session.name == name,

@@ -59,7 +59,6 @@ struct Cache {
     limit_bytes: usize,
 }
 
-/// Counts of reads.
 #[derive(Debug, Default)]
 pub(super) struct ReadCounts {
     pub(super) reads: AtomicU64,

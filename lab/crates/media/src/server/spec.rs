@@ -84,31 +84,26 @@ impl perpacket_spec::Spec for Spec {
 
 impl Spec {
     /// Packets in a buffer of `single` and `double`.
-    #[must_use]
     pub fn buffer_packets(&self) -> u32 {
         self.buffer_packets.map_or(10, Whole::get)
     }
 
     /// Highest payload rate of all streams.
-    #[must_use]
     pub fn max_rate_bps(&self) -> u64 {
         self.max_bit_rate.map_or(u64::MAX, |rate| rate.0)
     }
 
     /// Reader threads of `shared` and `mapped`.
-    #[must_use]
     pub fn readers(&self) -> usize {
         self.readers.map_or(8, Whole::count)
     }
 
     /// Size of the cache of blocks for later viewers.
-    #[must_use]
     pub fn cache_bytes(&self) -> usize {
         self.cache_size.map_or(256 << 20, Size::as_usize)
     }
 
     /// At high rates, a packet may leave up to this time before it is due, together with another packet.
-    #[must_use]
     pub fn ahead(&self) -> Duration {
         self.ahead.map_or(Duration::from_millis(250), |time| time.0)
     }

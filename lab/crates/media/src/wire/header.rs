@@ -27,18 +27,11 @@ pub struct Header {
 
 /// The reason why bytes are not an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum HeaderError {
-    /// The header does not fit into the bytes.
     #[error("rtp packet of {bytes} bytes is too short for its header")]
     Short { bytes: usize },
-    /// The version is not 2.
     #[error("rtp version {version}, expected 2")]
     Version { version: u8 },
-    /// The padding is longer than the payload, or zero.
     #[error("rtp padding of {padding} bytes in a payload of {payload}")]
     Padding { padding: usize, payload: usize },
 }
@@ -46,7 +39,6 @@ pub enum HeaderError {
 impl Header {
     /// The header in network byte order.
     #[inline]
-    #[must_use]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = VERSION << 6;

@@ -67,30 +67,21 @@ pub struct PacketLayout {
 
 /// The reason why a file cannot be streamed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum LayoutError {
-    /// Neither the name nor the content is of a known format.
     #[error("{name}: unknown format, expected a file .ts, .wav, .pcmu, .pcma, .g722 or .gsm")]
     Unknown { name: String },
-    /// The file has no media data.
     #[error("{name}: no media data in it")]
     Empty { name: String },
-    /// The content contradicts the name.
     #[error("{name}: the content is not a {expected}")]
     Mismatch {
         name: String,
         expected: &'static str,
     },
-    /// The rate of a transport stream is unknown.
     #[error(
         "{name}: unknown rate, expected clock references of one program in the first and the last \
          512 KiB"
     )]
     NoClock { name: String },
-    /// The WAV file has an encoding for which RTP has no payload.
     #[error("{name}: wav encoding {tag} with {bits} bits, expected 16-bit pcm, a-law or mu-law")]
     Encoding { name: String, tag: u16, bits: u16 },
 }
@@ -141,22 +132,18 @@ impl PacketLayout {
         }
     }
 
-    /// Number of packets.
-    #[must_use]
     pub fn packets(&self) -> u64 {
         self.bytes.div_ceil(u64::from(self.packet_bytes))
     }
 
     /// Offset of a packet from the first media byte.
     #[inline]
-    #[must_use]
     pub fn offset_of(&self, packet: u64) -> u64 {
         packet * u64::from(self.packet_bytes)
     }
 
     /// Payload bytes of a packet; 0 beyond the end.
     #[inline]
-    #[must_use]
     pub fn bytes_of(&self, packet: u64) -> usize {
         let left = self.bytes.saturating_sub(self.offset_of(packet));
         left.min(u64::from(self.packet_bytes)) as usize
@@ -164,7 +151,6 @@ impl PacketLayout {
 
     /// Range of packets in the file: offset and length in bytes. The length is smaller at the end
     /// of the file.
-    #[must_use]
     pub fn file_range(&self, first_packet: u64, packets: u64) -> (u64, u64) {
         let start = self.offset_of(first_packet);
         let length = packets * u64::from(self.packet_bytes);
@@ -174,7 +160,6 @@ impl PacketLayout {
 
     /// Due time of a packet, in nanoseconds after the first.
     #[inline]
-    #[must_use]
     pub fn time_ns(&self, packet: u64) -> u64 {
         let ticks = u128::from(self.offset_of(packet)) * u128::from(self.span_ticks);
         (ticks * 1000 / (27 * u128::from(self.span_bytes))) as u64
@@ -182,7 +167,6 @@ impl PacketLayout {
 
     /// Due time of a packet after the first, in ticks of the media clock. The value wraps.
     #[inline]
-    #[must_use]
     pub fn timestamp(&self, packet: u64) -> u32 {
         let ticks = u128::from(self.offset_of(packet)) * u128::from(self.span_ticks);
         let scaled = ticks * u128::from(self.payload.clock_hz);
@@ -190,7 +174,6 @@ impl PacketLayout {
     }
 
     /// The first packet that is due at a time or later.
-    #[must_use]
     pub fn packet_at(&self, time_ns: u64) -> u64 {
         let bytes = u128::from(time_ns) * 27 * u128::from(self.span_bytes);
         let place = bytes / (1000 * u128::from(self.span_ticks) * u128::from(self.packet_bytes));
@@ -199,14 +182,12 @@ impl PacketLayout {
     }
 
     /// Duration in nanoseconds.
-    #[must_use]
     pub fn duration_ns(&self) -> u64 {
         let ticks = u128::from(self.bytes) * u128::from(self.span_ticks);
         (ticks * 1000 / (27 * u128::from(self.span_bytes))) as u64
     }
 
     /// Payload bits a second.
-    #[must_use]
     pub fn rate_bps(&self) -> u64 {
         let bits = u128::from(self.span_bytes) * 8 * u128::from(CLOCK_HZ);
         (bits / u128::from(self.span_ticks)) as u64

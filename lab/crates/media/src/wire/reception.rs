@@ -115,13 +115,11 @@ impl Reception {
     }
 
     /// Packets received, without duplicates.
-    #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
     /// Packets from the first to the newest, both included.
-    #[must_use]
     pub fn expected(&self) -> u64 {
         if self.started {
             self.newest - self.first + 1
@@ -131,31 +129,26 @@ impl Reception {
     }
 
     /// Packets expected and not received.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.expected().saturating_sub(self.received)
     }
 
     /// Packets received after a packet with a higher number.
-    #[must_use]
     pub fn reordered(&self) -> u64 {
         self.reordered
     }
 
     /// Packets received more than once.
-    #[must_use]
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
     /// Interarrival jitter in ticks of the media clock (RFC 3550, section 6.4.1).
-    #[must_use]
     pub fn jitter_ticks(&self) -> f64 {
         self.jitter.ticks
     }
 
     /// Mean difference of consecutive inter-arrival times in ticks; `None` before the third packet.
-    #[must_use]
     pub fn mean_gap_difference_ticks(&self) -> Option<f64> {
         let count = self.jitter.difference_count;
         (count > 0).then(|| self.jitter.differences / count as f64)
@@ -169,7 +162,6 @@ impl Reception {
 
     /// Extended highest sequence number, as receiver reports contain it: 16 bits of wraps, then 16
     /// bits of sequence number.
-    #[must_use]
     pub fn extended_highest(&self) -> u32 {
         self.newest as u32
     }

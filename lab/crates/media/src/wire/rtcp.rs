@@ -67,14 +67,10 @@ pub enum Packet {
         ssrc: u32,
     },
     /// A well-formed packet of another type.
-    Other {
-        /// Its packet type.
-        packet_type: u8,
-    },
+    Other { packet_type: u8 },
 }
 
 /// Converts nanoseconds since 1970 to an NTP timestamp.
-#[must_use]
 pub fn ntp_from_unix_ns(unix_ns: u64) -> u64 {
     let seconds = unix_ns / 1_000_000_000 + NTP_TO_UNIX_S;
     let fraction = ((unix_ns % 1_000_000_000) << 32) / 1_000_000_000;
@@ -83,7 +79,6 @@ pub fn ntp_from_unix_ns(unix_ns: u64) -> u64 {
 
 impl SenderReport {
     /// The report and the sender's name, as a compound packet.
-    #[must_use]
     pub fn to_bytes(self, name: &str) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
         push_header(&mut bytes, 0, SENDER_REPORT, 6);
@@ -104,7 +99,6 @@ impl SenderReport {
 
 /// A receiver's report and the receiver's name, as a compound packet. `block` is `None` before the
 /// first packet.
-#[must_use]
 pub fn receiver_report(ssrc: u32, block: Option<&ReportBlock>, name: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64);
     let blocks = u8::from(block.is_some());
@@ -129,7 +123,6 @@ pub fn receiver_report(ssrc: u32, block: Option<&ReportBlock>, name: &str) -> Ve
 }
 
 /// The end of a stream as a compound packet: an empty report, the name, the goodbye.
-#[must_use]
 pub fn goodbye(ssrc: u32, name: &str) -> Vec<u8> {
     let mut bytes = receiver_report(ssrc, None, name);
     push_header(&mut bytes, 1, GOODBYE, 1);

@@ -18,7 +18,6 @@ pub struct Description {
 }
 
 /// Describes a file with one stream. `track` is the relative URI of the stream.
-#[must_use]
 pub fn describe(
     layout: &PacketLayout,
     name: &str,
@@ -54,7 +53,6 @@ pub fn describe(
 }
 
 /// Reads a description. `None` if it is malformed or has no RTP stream.
-#[must_use]
 pub fn parse(text: &str) -> Option<Description> {
     let mut description: Option<Description> = None;
     let mut streams = 0;

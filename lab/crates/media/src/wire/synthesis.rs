@@ -26,7 +26,6 @@ const CLOCK_BYTES: usize = 8;
 const IDENTITY_BYTES: usize = 28;
 /// Time from arrival to presentation in 90 kHz ticks: 0.5 s.
 const PRESENTATION_DELAY_TICKS: u64 = 45_000;
-/// Bits of a packet.
 const PACKET_BITS: u64 = 8 * PACKET_BYTES as u64;
 
 /// Supported rates, in bits a second.
@@ -48,21 +47,18 @@ pub type Packet = [u8; PACKET_BYTES];
 
 impl Stream {
     /// The name of the file, with its number in five digits.
-    #[must_use]
     pub fn file_name(&self) -> String {
         format!("stream-{:05}.ts", self.file)
     }
 
     /// Number of packets for at least `seconds`. It is a multiple of the number of packets in one
     /// RTP packet.
-    #[must_use]
     pub fn packets_in(&self, seconds: f64) -> u64 {
         let packets = (self.rate_bps as f64 * seconds / PACKET_BITS as f64).ceil() as u64;
         packets.next_multiple_of(PACKETS_PER_RTP as u64)
     }
 
     /// The packet with an index from 0.
-    #[must_use]
     pub fn packet(&self, index: u64) -> Packet {
         let period = self.table_period();
         let (cycle, position) = (index / period, index % period);
@@ -75,7 +71,6 @@ impl Stream {
 
     /// Identifies the stream and the index of a data packet. `None` if any byte differs from the
     /// packet that this stream has at this index.
-    #[must_use]
     pub fn identify(packet: &[u8]) -> Option<(Self, u64)> {
         let has_clock = *packet.get(3)? & 0x20 != 0;
         let data = 4 + PES_HEADER_BYTES + if has_clock { CLOCK_BYTES } else { 0 };

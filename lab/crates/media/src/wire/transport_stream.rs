@@ -28,7 +28,6 @@ pub struct ClockReference {
 }
 
 /// Whether each of the first packets in `bytes` starts with a sync byte.
-#[must_use]
 pub fn is_transport_stream(bytes: &[u8]) -> bool {
     bytes.len() >= PACKET_BYTES
         && bytes

@@ -11,9 +11,7 @@ pub(crate) struct Format {
     pub channels: u16,
     /// Frames a second.
     pub sample_rate_hz: u32,
-    /// Bytes of a frame.
     pub frame_bytes: u16,
-    /// Bits of one sample.
     pub sample_bits: u16,
     /// Offset of the samples in the file.
     pub data_offset: u64,

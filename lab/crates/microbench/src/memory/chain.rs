@@ -36,7 +36,6 @@ const SMALLEST_BYTES: usize = 4 << 10;
 /// The latency of one working set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ChainRow {
-    /// Bytes of the working set.
     pub working_set_bytes: usize,
     /// Latency of a dependent load in nanoseconds.
     pub ns: f64,
@@ -118,7 +117,6 @@ impl Chain {
 
 /// Working sets of whole lines from `smallest_bytes` (at least 4 KiB) to `largest_bytes`. There are
 /// four sizes per doubling, which is fine enough to find the size of a cache.
-#[must_use]
 pub fn working_sets(smallest_bytes: usize, largest_bytes: usize, line_bytes: usize) -> Vec<usize> {
     let mut sets = Vec::new();
     let mut octave = smallest_bytes.max(SMALLEST_BYTES);

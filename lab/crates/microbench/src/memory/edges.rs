@@ -40,7 +40,6 @@ pub struct Edge {
 
 /// Finds the edges in the latencies of working sets, which must be in ascending order of size.
 /// Labels the edges with levels of `caches`.
-#[must_use]
 pub fn edges(chain: &[ChainRow], caches: &[Cache]) -> Vec<Edge> {
     let mut ns: Vec<f64> = chain.iter().map(|row| row.ns).collect();
     for index in (1..ns.len()).rev() {

@@ -36,7 +36,6 @@ impl Operation {
     pub const ALL: [Self; 4] = [Self::Load, Self::Store, Self::Copy, Self::Triad];
 
     /// Its name in files and options.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Load => "load",
@@ -47,7 +46,6 @@ impl Operation {
     }
 
     /// Number of parts into which the operation divides the working set.
-    #[must_use]
     pub const fn parts(self) -> usize {
         match self {
             Self::Load | Self::Store => 1,
@@ -57,7 +55,6 @@ impl Operation {
     }
 
     /// Whether the operation is measured at a stride.
-    #[must_use]
     pub const fn has_stride(self, stride_words: usize) -> bool {
         stride_words == 1 || !matches!(self, Self::Triad)
     }
@@ -193,7 +190,6 @@ pub struct Parts {
 
 impl Parts {
     /// The parts of a working set of `bytes`.
-    #[must_use]
     pub const fn of(operation: Operation, bytes: usize) -> Self {
         let parts = operation.parts();
         Self {
@@ -203,19 +199,16 @@ impl Parts {
     }
 
     /// Words in each part.
-    #[must_use]
     pub const fn words(&self) -> usize {
         self.words
     }
 
     /// Number of words in all parts. Bandwidth is computed from it.
-    #[must_use]
     pub const fn words_moved(&self) -> usize {
         self.words * self.parts
     }
 
     /// Words of a buffer for the parts and the gaps between them.
-    #[must_use]
     pub const fn buffer_words(&self) -> usize {
         self.words * self.parts + GAP_WORDS * (self.parts - 1)
     }
@@ -298,7 +291,6 @@ fn walk_all(
 }
 
 /// Number of groups of columns at a stride.
-#[must_use]
 pub fn groups_of(stride_words: usize) -> usize {
     stride_words.div_ceil(COLUMNS_TOGETHER)
 }

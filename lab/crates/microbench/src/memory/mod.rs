@@ -106,7 +106,6 @@ impl perpacket_spec::Spec for Spec {
 /// One point of the surface.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SurfaceRow {
-    /// The operation.
     pub operation: Operation,
     /// Bytes of all parts.
     pub working_set_bytes: usize,
@@ -133,7 +132,6 @@ pub struct Report {
     pub complete: bool,
     /// The machine that measured.
     pub machine: Machine,
-    /// Bytes of a word.
     pub word_bytes: usize,
     /// How bytes are counted.
     pub counting: &'static str,
@@ -161,7 +159,6 @@ pub struct Report {
 pub struct Progress {
     /// Points measured.
     pub done: usize,
-    /// Number of all points.
     pub points: usize,
     /// Time since the start.
     pub elapsed: Duration,

@@ -4,7 +4,6 @@
 //! goes down one column after the other and touches every word once. So the stride changes only
 //! spatial locality, and the size of the block changes only temporal locality.
 
-/// Bytes of a word.
 pub const WORD_BYTES: usize = 8;
 
 /// Strides that can be measured, in words.
@@ -21,7 +20,6 @@ pub fn order(words: usize, stride_words: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Whether a block has at least two rows at a stride.
-#[must_use]
 pub fn fits(words: usize, stride_words: usize) -> bool {
     stride_words == 1 || stride_words * 2 <= words
 }

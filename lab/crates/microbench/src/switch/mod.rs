@@ -63,7 +63,6 @@ pub enum Kind {
 
 impl Kind {
     /// Its name in files and options.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Threads => "threads",
@@ -116,7 +115,6 @@ impl perpacket_spec::Spec for Spec {
 pub struct SwitchRow {
     /// The kind of members.
     pub kind: Kind,
-    /// Number of members.
     pub members: usize,
     /// Bytes that each member reads.
     pub working_set_bytes: usize,

@@ -51,7 +51,6 @@ impl Ring {
         Ok(Self { locks, flags })
     }
 
-    /// Number of members.
     pub fn members(&self) -> usize {
         self.locks.len()
     }

@@ -49,7 +49,6 @@ const HEADERS: i32 = (ETHERNET_BYTES + IPV4_BYTES) as i32;
 
 /// Passes every frame to the kernel. A veth device with this program accepts frames that other
 /// programs redirect to its peer.
-#[must_use]
 pub fn pass() -> Assembler {
     let mut program = Assembler::default();
     program.set(R0, PASS).exit();
@@ -113,7 +112,6 @@ pub fn redirect(
 }
 
 /// Counts the frames and bytes of a stream and drops them. Passes other frames to the kernel.
-#[must_use]
 pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
     let mark = stream.mark();
     let half = |at: usize| i32::from(u16::from_ne_bytes([mark[at], mark[at + 1]]));
@@ -147,7 +145,6 @@ pub fn count(stream: &Stream, counts: &Numbers) -> Assembler {
 /// Forwards frames for the Ethernet address `mac` by the kernel's routes. The kernel gets all other
 /// frames: other protocols, malformed packets, martians, and packets that have IP options, are on
 /// their last hop, are longer than the MTU, or go to unknown neighbours or to the host itself.
-#[must_use]
 pub fn forward(mac: Mac) -> Assembler {
     let mut program = Assembler::default();
     program

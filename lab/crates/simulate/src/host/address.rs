@@ -92,7 +92,6 @@ impl DividedLines {
         Self::new(touch, lines)
     }
 
-    /// The lines of a call.
     #[inline]
     pub fn of_call(&self, call: u64) -> &[Line] {
         let range = self.touch.of_call(call);

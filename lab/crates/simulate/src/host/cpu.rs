@@ -30,7 +30,6 @@ pub struct Mbuf(u32);
 /// The first physical line of the region with the shared structure. All pages have lower lines.
 const SHARED: u32 = 1 << 30;
 
-/// The structures that each connection has.
 const OF_CONNECTION: [Structure; 8] = [
     Structure::File,
     Structure::Socket,
@@ -64,7 +63,6 @@ struct Rotation {
     /// Physical lines in the order of their touches. The list has all lines twice, so that any
     /// sequence of next lines is one slice.
     order: Box<[Line]>,
-    /// The number of lines.
     lines: usize,
     position: usize,
 }
@@ -336,12 +334,10 @@ impl Cpu {
         &self.costs
     }
 
-    /// The layer of an operation.
     pub fn layer(&self, operation: Operation) -> Layer {
         self.plans[operation as usize].layer
     }
 
-    /// Cycles a second.
     pub fn cycles_per_second(&self) -> f64 {
         self.clock.cycles_per_second()
     }

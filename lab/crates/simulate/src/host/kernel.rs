@@ -84,7 +84,6 @@ impl Socket {
     }
 }
 
-/// The kernel.
 pub struct Kernel {
     pub cpu: Cpu,
     pub(super) jobs: Jobs,

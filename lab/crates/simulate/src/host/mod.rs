@@ -36,10 +36,15 @@ use cpu::{Cpu, ReceiveBuffer};
 /// RefersToConnection for the kernel.
 #[derive(Clone, Copy, Debug)]
 enum KernelJob {
-    /// A received frame in this buffer.
-    Frame { frame: Frame, buffer: ReceiveBuffer },
+    Frame {
+        frame: Frame,
+        buffer: ReceiveBuffer,
+    },
     /// A received frame that has passed the driver and Ethernet.
-    Input { frame: Frame, buffer: ReceiveBuffer },
+    Input {
+        frame: Frame,
+        buffer: ReceiveBuffer,
+    },
     /// The NIC's message about a connection, in this buffer.
     Message {
         connection: ConnectionId,
@@ -111,7 +116,6 @@ pub enum Application {
     Bulk(BulkSender),
 }
 
-/// The host.
 pub struct Host {
     kernel: Kernel,
     application: Application,

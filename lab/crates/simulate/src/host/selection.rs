@@ -134,7 +134,6 @@ pub struct Selection {
 
 impl Selection {
     /// A policy before any connection has ended.
-    #[must_use]
     pub const fn new(policy: SelectionPolicy, threshold: u32) -> Self {
         Self {
             policy,

@@ -22,7 +22,6 @@ struct Exchange {
     is_closed: bool,
 }
 
-/// The server.
 pub struct WebServer {
     exchanges: ConnectionTable<Exchange>,
     request_bytes: u32,

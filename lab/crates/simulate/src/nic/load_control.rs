@@ -8,7 +8,6 @@ use perpacket_cost::named;
 named! {
     /// The state of the controller.
     #[derive(Default)]
-    #[allow(missing_docs)]
     pub enum State {
         #[default]
         Monitor = "monitor",
@@ -30,7 +29,6 @@ pub struct LoadControl {
 
 impl LoadControl {
     /// Starts in `Monitor` with the soft limit at the hard limit.
-    #[must_use]
     pub const fn new(hard_limit: u32, hiwat: u32, lowat: u32, step: u32) -> Self {
         Self {
             hard_limit,
@@ -43,13 +41,10 @@ impl LoadControl {
     }
 
     /// Maximum number of connections that the NIC accepts now.
-    #[must_use]
     pub const fn soft_limit(&self) -> u32 {
         self.soft_limit
     }
 
-    /// The state.
-    #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }

@@ -99,7 +99,6 @@ impl Transfer {
     }
 }
 
-/// The NIC.
 pub struct Nic {
     processor: Processor,
     tasks: TaskQueues,

@@ -220,7 +220,6 @@ impl Nic {
         context.measure.on_nic(context.now, self.connections());
     }
 
-    /// Returns a connection to the host.
     fn restore(&mut self, id: ConnectionId, host: &mut impl HostMemory, context: &mut Context) {
         let is_open = |end: &TimedEndpoint| end.tcp.state() != State::Closed;
         let Some(end) = self.offloaded[id].end.take_if(|end| is_open(end)) else {

@@ -221,7 +221,6 @@ impl ParameterSet {
     }
 
     /// The value of a text parameter.
-    #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).and_then(|leaf| leaf.value.as_str())
     }

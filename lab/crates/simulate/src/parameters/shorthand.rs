@@ -77,7 +77,6 @@ impl FromStr for Shorthand {
 
 impl Shorthand {
     /// The parameters it sets, as (name, value).
-    #[must_use]
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let mut parameters = vec![
             ("nic.connections", self.connections.to_string()),

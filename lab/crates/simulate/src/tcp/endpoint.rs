@@ -8,7 +8,6 @@ use crate::time::Time;
 
 /// The states of RFC 9293, section 3.3.2, that a connection passes through here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum State {
     SynSent,
     SynReceived,
@@ -51,7 +50,6 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// An active open: [`transmit`](Self::transmit) yields the SYN.
-    #[must_use]
     pub fn connect(settings: &Settings, initial: Sequence) -> Self {
         Self {
             state: State::SynSent,
@@ -66,7 +64,6 @@ impl Endpoint {
     }
 
     /// A passive open on a received SYN: [`transmit`](Self::transmit) yields the SYN and ACK.
-    #[must_use]
     pub fn accept(settings: &Settings, initial: Sequence, syn: &Segment) -> Self {
         let mut endpoint = Self::connect(settings, initial);
         endpoint.state = State::SynReceived;
@@ -76,13 +73,11 @@ impl Endpoint {
     }
 
     /// The state of the connection.
-    #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }
 
     /// Bytes the application may queue now.
-    #[must_use]
     pub fn send_room_bytes(&self, settings: &Settings) -> u32 {
         settings
             .send_buffer_bytes
@@ -90,13 +85,11 @@ impl Endpoint {
     }
 
     /// Bytes queued and not acknowledged.
-    #[must_use]
     pub fn queued_bytes(&self) -> u32 {
         self.sender.queued_bytes()
     }
 
     /// Bytes that the peer has not acknowledged and that come before a segment's.
-    #[must_use]
     pub fn bytes_before(&self, segment: &Segment) -> u32 {
         if self.sender.una.is_before(segment.sequence) {
             segment.sequence - self.sender.una
@@ -106,13 +99,11 @@ impl Endpoint {
     }
 
     /// Bytes in order that the application has not read.
-    #[must_use]
     pub const fn unread_bytes(&self) -> u32 {
         self.unread_bytes
     }
 
     /// The window last reported to the peer.
-    #[must_use]
     pub const fn advertised_window_bytes(&self) -> u32 {
         self.advertised_window_bytes
     }
@@ -161,7 +152,6 @@ impl Endpoint {
     }
 
     /// When [`on_timer`](Self::on_timer) is due.
-    #[must_use]
     pub fn timer(&self) -> Option<Time> {
         match (self.sender.deadline, self.acknowledge_by) {
             (Some(left), Some(right)) => Some(left.min(right)),
@@ -170,7 +160,6 @@ impl Endpoint {
     }
 
     /// Whether the connection is over on this side and needs no timer.
-    #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Closed | State::TimeWait)
     }

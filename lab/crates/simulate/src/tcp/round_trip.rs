@@ -41,7 +41,6 @@ impl RoundTrip {
     }
 
     /// The time to wait for an acknowledgment.
-    #[must_use]
     pub fn timeout(&self, settings: &Settings) -> Span {
         let base = match self.smoothed {
             None => settings.syn_rto,

@@ -8,7 +8,6 @@ pub struct Sequence(pub u32);
 
 impl Sequence {
     /// Whether this number comes before `other`, within half the number space.
-    #[must_use]
     pub const fn is_before(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
@@ -58,7 +57,6 @@ impl Flags {
     }
 
     /// Whether all bits of `other` are set.
-    #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -81,7 +79,6 @@ pub struct Segment {
 
 impl Segment {
     /// Sequence numbers it occupies: payload, SYN and FIN.
-    #[must_use]
     pub const fn span(&self) -> u32 {
         self.length_bytes as u32
             + self.flags.has(Flags::SYN) as u32
@@ -90,14 +87,12 @@ impl Segment {
 
     /// Bytes on the wire: the frame with its check sequence, the preamble and the inter-frame gap
     /// (IEEE 802.3).
-    #[must_use]
     pub const fn wire_bytes(&self) -> u64 {
         8 + self.frame_bytes() + 4 + 12
     }
 
     /// Bytes of the frame in memory: Ethernet header, payload of at least 46 B (IEEE 802.3), with IP
     /// and TCP headers without options.
-    #[must_use]
     pub const fn frame_bytes(&self) -> u64 {
         const ETHERNET: u64 = 14;
         const HEADERS: u64 = 20 + 20;

@@ -304,7 +304,6 @@ impl Sender {
         self.fin_queued && self.data_end.is_before(self.una)
     }
 
-    /// The flags of a piece.
     pub const fn flags(piece: &Piece) -> Flags {
         if piece.fin {
             Flags::ACK.with(Flags::FIN)

@@ -39,7 +39,6 @@ pub(crate) struct Application {
 #[derive(Debug)]
 pub(crate) struct FreeValues(Vec<Vec<i64>>);
 
-/// A page.
 #[derive(Clone, Debug, PartialEq)]
 struct Page {
     name: String,
@@ -229,7 +228,6 @@ impl Application {
         Ok(())
     }
 
-    /// The name of a page.
     pub(crate) fn name(&self, page: u32) -> &str {
         &self.pages[page as usize].name
     }

@@ -91,7 +91,6 @@ impl Number {
         }
     }
 
-    /// Draws the number.
     pub(super) fn draw(&self, random: &mut Stream) -> i64 {
         let drawn = random.uniform();
         let place = match self.cumulative.is_empty() {

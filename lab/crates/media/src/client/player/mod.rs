@@ -82,7 +82,6 @@ pub(super) enum SocketKind {
     Reports,
 }
 
-/// A client.
 pub(super) struct Client {
     pub(super) url: String,
     pub(super) phase: Phase,
@@ -111,7 +110,6 @@ pub(super) struct Client {
 /// The next action of the event loop for a client after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing.
     Nothing,
     /// Poll the sockets that were opened.
     Watch,
@@ -150,7 +148,6 @@ impl Client {
         }
     }
 
-    /// The outcome.
     pub(super) fn outcome(&self) -> Outcome {
         match &self.ended {
             Some(outcome) => outcome.clone(),

@@ -21,9 +21,7 @@ const VERSION: &str = "RTSP/1.0";
 pub struct Limits {
     /// Bytes of the start line and the headers.
     pub head_bytes: usize,
-    /// Number of headers.
     pub headers: usize,
-    /// Bytes of the body.
     pub body_bytes: usize,
 }
 
@@ -40,30 +38,19 @@ impl Default for Limits {
 /// The reason why bytes are not a message. The position of the next message is then unknown, so the
 /// connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum Malformed {
-    /// The head is longer than the limit.
     #[error("rtsp head of more than {limit} bytes")]
     HeadTooLong { limit: usize },
-    /// The number of headers is above the limit.
     #[error("more than {limit} rtsp headers")]
     TooManyHeaders { limit: usize },
-    /// The body is longer than the limit.
     #[error("rtsp body of {bytes} bytes, expected at most {limit}")]
     BodyTooLong { bytes: u64, limit: usize },
-    /// The head is not UTF-8.
     #[error("rtsp head is not UTF-8 text")]
     NotText,
-    /// A header line is not `NAME: VALUE`.
     #[error("rtsp header line `{line}`, expected `NAME: VALUE`")]
     Header { line: String },
-    /// Content-Length is not a number.
     #[error("rtsp content-length `{value}`, expected a number of bytes")]
     ContentLength { value: String },
-    /// The start line is not that of a request or a response.
     #[error("rtsp start line `{line}`, expected `METHOD URI RTSP/1.0` or `RTSP/1.0 STATUS REASON`")]
     StartLine { line: String },
 }
@@ -81,7 +68,6 @@ pub struct Message {
 /// An interleaved frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The channel.
     pub channel: u8,
     /// Range of the data in the parsed bytes.
     pub data: Range<usize>,
@@ -157,7 +143,6 @@ pub fn parse_next(
 
 /// The header of an interleaved frame.
 #[inline]
-#[must_use]
 pub fn frame_header(channel: u8, data_bytes: u16) -> [u8; FRAME_HEADER_BYTES] {
     let [high, low] = data_bytes.to_be_bytes();
     [FRAME_START, channel, high, low]
@@ -259,7 +244,6 @@ fn shortened(text: &str) -> String {
 
 impl Message {
     /// The first value of a header. Names are case-insensitive.
-    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let header = self
             .headers
@@ -269,13 +253,11 @@ impl Message {
     }
 
     /// The CSeq number. A response has the number of its request.
-    #[must_use]
     pub fn sequence(&self) -> Option<u32> {
         self.header("CSeq")?.parse().ok()
     }
 
     /// The identifier of the session, and its time-out in seconds if the header has one.
-    #[must_use]
     pub fn session(&self) -> Option<(&str, Option<u64>)> {
         let mut parts = self.header("Session")?.split(';').map(str::trim);
         let name = parts.next().filter(|name| !name.is_empty())?;

@@ -53,7 +53,6 @@ impl Range {
     }
 
     /// The value of a Range header.
-    #[must_use]
     pub fn text(start_ns: u64, end_ns: u64) -> String {
         format!(
             "npt={:.6}-{:.6}",

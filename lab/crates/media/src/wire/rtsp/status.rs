@@ -34,13 +34,11 @@ pub enum Status {
 
 impl Status {
     /// The status code.
-    #[must_use]
     pub fn code(self) -> u16 {
         self as u16
     }
 
     /// The reason phrase.
-    #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
             Self::Ok => "OK",

@@ -24,7 +24,6 @@ pub enum LowerTransport {
 /// One transport of a Transport header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// The lower transport.
     pub lower: LowerTransport,
     /// Whether the transport is unicast. If not, it is multicast.
     pub unicast: bool,
@@ -38,15 +37,9 @@ pub struct Transport {
 
 /// The reason why a transport cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(
-    missing_docs,
-    reason = "the message of each variant explains its fields"
-)]
 pub enum TransportError {
-    /// The protocol is not RTP over UDP or TCP.
     #[error("transport `{name}`, expected RTP/AVP, RTP/AVP/UDP or RTP/AVP/TCP")]
     Protocol { name: String },
-    /// A parameter is malformed or out of range.
     #[error("transport parameter `{parameter}`, expected {expected}")]
     Parameter {
         parameter: String,
