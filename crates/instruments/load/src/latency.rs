@@ -43,17 +43,14 @@ pub struct LatencySummary {
     pub max: f64,
 }
 
-impl Latency {
-    /// An empty histogram.
-    ///
-    /// # Errors
-    /// This does not fail in practice: the bounds are constants that the histogram accepts.
-    pub fn new() -> Result<Self, LoadError> {
-        Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS)
-            .map(Self)
-            .map_err(|error| LoadError::Usage(format!("histogram: {error}")))
+impl Default for Latency {
+    fn default() -> Self {
+        let empty = Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS);
+        Self(empty.unwrap_or_else(|_| unreachable!("constant bounds")))
     }
+}
 
+impl Latency {
     /// Counts a time in nanoseconds.
     #[inline]
     pub fn record(&mut self, time_ns: u64) {
@@ -64,11 +61,6 @@ impl Latency {
     pub fn add(&mut self, other: &Self) {
         // Histograms with the same bounds can always be added.
         let _ = self.0.add(&other.0);
-    }
-
-    /// Removes all times.
-    pub fn clear(&mut self) {
-        self.0.clear();
     }
 
     /// A quantile of the recorded times, in microseconds.
@@ -121,7 +113,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_exact_to_a_thousandth() {
-        let mut latency = Latency::new().unwrap();
+        let mut latency = Latency::default();
         (1..=100_000).for_each(|value| latency.record(value * 1000));
         let summary = latency.summary();
         for (actual, expected) in [
@@ -139,7 +131,7 @@ mod tests {
 
     #[test]
     fn an_encoded_histogram_decodes_to_the_same_counts() {
-        let mut latency = Latency::new().unwrap();
+        let mut latency = Latency::default();
         for value in [3_000, 5_000_000, 7] {
             latency.record(value);
         }

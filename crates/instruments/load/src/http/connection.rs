@@ -22,9 +22,10 @@ const DROP_FROM_BYTES: u64 = 65_536;
 const PACED_BUFFER_BYTES: usize = 32_768;
 
 /// State of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
     /// No socket.
+    #[default]
     Closed,
     /// Connecting, to send the current request.
     Connecting,
@@ -35,9 +36,10 @@ pub(crate) enum State {
 }
 
 /// The purpose for which the timer of a connection is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The time-out of the current request.
+    #[default]
     TimeOut,
     /// The next read that the line speed allows.
     Line,
@@ -49,7 +51,7 @@ pub(crate) enum Wait {
 }
 
 /// A client connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub state: State,
     pub wait: Wait,
@@ -86,10 +88,15 @@ pub(crate) struct Connection {
     pub failed: u32,
     /// The last advertisement (SPECweb99).
     pub advertisement: u32,
-    /// Bytes, responses and errors in the window, from which conformance is computed.
-    pub window_bytes: u64,
-    pub window_requests: u64,
-    pub window_errors: u64,
+    pub window: WindowCounts,
+}
+
+/// Bytes, responses and errors of a connection in the window, from which conformance is computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WindowCounts {
+    pub bytes: u64,
+    pub requests: u64,
+    pub errors: u64,
 }
 
 /// A response whose head is complete.
@@ -123,39 +130,15 @@ impl ArrivingResponse {
             digest: Hasher::new(),
         })
     }
+
+    /// The location of a redirect, after a mark, for the text of an error.
+    pub(crate) fn destination(&self, mark: &str) -> String {
+        let location = self.location.as_ref();
+        location.map_or(String::new(), |location| format!("{mark} to {location}"))
+    }
 }
 
 impl Connection {
-    /// A closed connection.
-    pub(crate) fn new() -> Self {
-        Self {
-            state: State::Closed,
-            wait: Wait::TimeOut,
-            stream: None,
-            tls: None,
-            generation: 0,
-            session: Session::default(),
-            request: SessionRequest::default(),
-            closing: false,
-            retried: false,
-            peer_closed: false,
-            unsent: Vec::new(),
-            head_bytes: Vec::new(),
-            response: None,
-            text: Vec::new(),
-            received_bytes: 0,
-            intended_ns: 0,
-            sent_ns: 0,
-            progress_ns: 0,
-            served: 0,
-            failed: 0,
-            advertisement: 0,
-            window_bytes: 0,
-            window_requests: 0,
-            window_errors: 0,
-        }
-    }
-
     /// Discards the last response.
     pub(crate) fn reset_response(&mut self) {
         self.head_bytes.clear();

@@ -1,17 +1,15 @@
 //! The counts of one thread in the measured window.
 
+use std::collections::BTreeMap;
+
 use super::errors::ErrorCounts;
 use super::exchange::is_redirect;
 use super::pages::PageCounts;
 use super::session::OPERATIONS;
-use crate::error::LoadError;
 use crate::latency::Latency;
 
-/// Status codes have three digits.
-const STATUSES: usize = 1000;
-
 /// Counts and histograms.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     /// Complete responses of any status.
     pub requests: u64,
@@ -21,7 +19,7 @@ pub(crate) struct Counts {
     pub bytes: u64,
     pub body_bytes: u64,
     /// Responses by status.
-    pub statuses: Vec<u64>,
+    pub statuses: BTreeMap<u16, u64>,
     /// Responses by operation.
     pub operations: [u64; OPERATIONS],
     /// Answers by page of an application.
@@ -46,51 +44,20 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Zero counts. `pages` is the number of pages of the application, or 0 without an application.
-    pub(crate) fn new(pages: usize) -> Result<Self, LoadError> {
-        Ok(Self {
-            pages: (pages > 0).then(|| PageCounts::new(pages)).transpose()?,
-            requests: 0,
-            sound: 0,
-            bytes: 0,
-            body_bytes: 0,
-            statuses: vec![0; STATUSES],
-            operations: [0; OPERATIONS],
-            errors: ErrorCounts::default(),
-            opened: 0,
-            reopened: 0,
-            service: Latency::new()?,
-            response: Latency::new()?,
-            lag: Latency::new()?,
-            response_sum_ns: 0,
-            recent_lag_ns: 0,
-        })
+    pub(crate) fn new(pages: usize) -> Self {
+        Self {
+            pages: (pages > 0).then(|| PageCounts::new(pages)),
+            ..Self::default()
+        }
     }
 
     /// Responses that are redirects.
     pub(crate) fn redirects(&self) -> u64 {
-        let counts = (0u16..).zip(&self.statuses);
-        let redirects = counts.filter(|(status, _)| is_redirect(*status));
+        let redirects = self
+            .statuses
+            .iter()
+            .filter(|(status, _)| is_redirect(**status));
         redirects.map(|(_, count)| count).sum()
-    }
-
-    /// Resets the counts after the warm-up.
-    pub(crate) fn clear(&mut self) {
-        self.requests = 0;
-        self.sound = 0;
-        self.bytes = 0;
-        self.body_bytes = 0;
-        self.statuses.fill(0);
-        self.operations = [0; OPERATIONS];
-        if let Some(pages) = &mut self.pages {
-            pages.clear();
-        }
-        self.errors = ErrorCounts::default();
-        self.opened = 0;
-        self.reopened = 0;
-        self.service.clear();
-        self.response.clear();
-        self.lag.clear();
-        self.response_sum_ns = 0;
     }
 
     /// Adds the counts of another thread.
@@ -99,8 +66,8 @@ impl Counts {
         self.sound += other.sound;
         self.bytes += other.bytes;
         self.body_bytes += other.body_bytes;
-        for (own, more) in self.statuses.iter_mut().zip(other.statuses) {
-            *own += more;
+        for (status, more) in other.statuses {
+            *self.statuses.entry(status).or_default() += more;
         }
         for (own, more) in self.operations.iter_mut().zip(other.operations) {
             *own += more;

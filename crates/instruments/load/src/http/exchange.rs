@@ -5,7 +5,7 @@ use std::io;
 use perpacket_http::body::BodyError;
 use perpacket_http::date::DATE_BYTES;
 use perpacket_http::response::{parse_response, set_cookies};
-use rustix::event::epoll::EventFlags;
+use perpacket_linux::epoll::EventFlags;
 
 use super::connection::{ArrivingResponse, State, Wait};
 use super::errors::RequestError;
@@ -185,7 +185,7 @@ impl Worker {
             };
             connection.progress_ns = now;
             connection.received_bytes += bytes as u64;
-            connection.window_bytes += bytes as u64;
+            connection.window.bytes += bytes as u64;
             self.counts.bytes += bytes as u64;
             // Dropped bytes are not in the buffer. Only their number counts.
             let parsed = self.parse(slot, &buffer[..bytes.min(most)]);
@@ -349,7 +349,7 @@ impl Worker {
     ) {
         self.counts.errors.add(error_kind, text);
         let connection = &mut self.connections[slot as usize];
-        connection.window_errors += 1;
+        connection.window.errors += 1;
         connection.wait = Wait::TimeOut;
         let response = connection.response.as_ref();
         let status = response.map_or(0, |response| response.status);
@@ -373,11 +373,11 @@ impl Worker {
             && !response.body.ends_at_close();
         let service_ns = now.saturating_sub(connection.sent_ns);
         let response_ns = now.saturating_sub(connection.intended_ns);
-        connection.window_requests += 1;
+        connection.window.requests += 1;
         let counts = &mut self.counts;
         counts.requests += 1;
         counts.body_bytes += response.body_bytes;
-        counts.statuses[usize::from(response.status)] += 1;
+        *counts.statuses.entry(response.status).or_default() += 1;
         counts.operations[connection.request.operation as usize] += 1;
         counts.service.record(service_ns);
         counts.response.record(response_ns);
@@ -396,7 +396,7 @@ impl Worker {
                 ""
             }
             Some((error, text)) => {
-                connection.window_errors += 1;
+                connection.window.errors += 1;
                 self.counts.errors.add(error, || text);
                 error.name()
             }
@@ -421,11 +421,7 @@ impl Worker {
             return self.check_page(slot, response);
         }
         if !is_expected(status, request.logged_status) {
-            let mut text = format!("status {status}");
-            if let Some(location) = &response.location {
-                text.push_str(" to ");
-                text.push_str(location);
-            }
+            let text = format!("status {status}{}", response.destination(""));
             return Some((RequestError::UnexpectedStatus, text));
         }
         let check = self.run.spec.check;
@@ -466,12 +462,11 @@ impl Worker {
             let client = &mut connection.session.client;
             application.accept(page, &connection.text, client).err()?
         } else {
-            let mut text = format!("status {}, expected {expected}", response.status);
-            if let Some(location) = &response.location {
-                text.push_str(": to ");
-                text.push_str(location);
-            }
-            text
+            let destination = response.destination(":");
+            format!(
+                "status {}, expected {expected}{destination}",
+                response.status
+            )
         };
         let text = format!("{}: {problem}", application.name(page));
         Some((RequestError::WrongContent, text))

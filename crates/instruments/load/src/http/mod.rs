@@ -133,7 +133,7 @@ pub fn run(
         address,
         writer,
         connector,
-        application: plan.application().cloned(),
+        application: plan.application.as_ref().cloned(),
         epoch: Instant::now(),
         window_begin_ns,
         window_end_ns,
@@ -144,7 +144,7 @@ pub fn run(
     let workers = start(&run, &plan, threads, connections as usize, log.as_ref())?;
     let (server_gone_ns, interrupted) = watch(&run, stop, progress);
     let results = collect(workers)?;
-    let trace = plan.log().map(|log| TraceReport {
+    let trace = plan.log.as_ref().map(|log| TraceReport {
         requests: log.requests() as u64,
         sessions: log.sessions() as u64,
         skipped: log.skipped,
@@ -161,8 +161,11 @@ pub fn run(
         server_gone_ns,
         interrupted,
     };
-    let names = plan.application().map(|application| application.names());
-    Report::new(&run.spec, result, names)
+    let names = plan
+        .application
+        .as_ref()
+        .map(|application| application.names());
+    Ok(Report::new(&run.spec, result, names))
 }
 
 /// Number of threads of a load.

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::error::LoadError;
 use crate::latency::{Latency, LatencySummary};
 
 /// The largest fraction of wrong answers that a valid run may have.
@@ -11,7 +10,7 @@ pub(super) const WRONG_ALLOWED: f64 = 0.001;
 #[derive(Clone, Debug)]
 pub(crate) struct PageCounts(Vec<PageCount>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct PageCount {
     right: u64,
     wrong: u64,
@@ -20,14 +19,8 @@ struct PageCount {
 }
 
 impl PageCounts {
-    /// Zero counts of `pages` pages.
-    pub(crate) fn new(pages: usize) -> Result<Self, LoadError> {
-        let zero = PageCount {
-            right: 0,
-            wrong: 0,
-            response: Latency::new()?,
-        };
-        Ok(Self(vec![zero; pages]))
+    pub(crate) fn new(pages: usize) -> Self {
+        Self(vec![PageCount::default(); pages])
     }
 
     /// Counts an answer. The response time of a wrong answer is not recorded.
@@ -46,14 +39,6 @@ impl PageCounts {
     pub(crate) fn fewest(&self) -> u64 {
         let answers = self.0.iter().map(|page| page.right + page.wrong);
         answers.min().unwrap_or_default()
-    }
-
-    /// Resets the counts after the warm-up.
-    pub(crate) fn clear(&mut self) {
-        for page in &mut self.0 {
-            (page.right, page.wrong) = (0, 0);
-            page.response.clear();
-        }
     }
 
     /// Adds the counts of another thread.

@@ -97,13 +97,13 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Histogram of the service times.
     #[serde(skip)]
-    pub service: Option<Latency>,
+    pub service: Latency,
     /// Histogram of the response times.
     #[serde(skip)]
-    pub response: Option<Latency>,
+    pub response: Latency,
     /// Histogram of the schedule lag.
     #[serde(skip)]
-    pub lag: Option<Latency>,
+    pub lag: Latency,
 }
 
 /// Response times, measured from two points in time.
@@ -171,11 +171,7 @@ pub(crate) struct RunResult {
 
 impl Report {
     /// The report of a run. `pages` are the names of the application's pages.
-    pub(crate) fn new(
-        spec: &Spec,
-        run: RunResult,
-        pages: Option<Vec<String>>,
-    ) -> Result<Self, LoadError> {
+    pub(crate) fn new(spec: &Spec, run: RunResult, pages: Option<Vec<String>>) -> Self {
         let end_ns = run
             .results
             .iter()
@@ -205,13 +201,12 @@ impl Report {
             .max();
         let conforming = conforming(spec, &run.results, duration_s);
         let pages = pages.unwrap_or_default();
-        let mut counts = Counts::new(pages.len())?;
+        let mut counts = Counts::new(pages.len());
         run.results
             .into_iter()
             .for_each(|result| counts.merge(result.counts));
         let named = OPERATION_NAMES.into_iter().zip(counts.operations);
-        let statuses = (0u16..).zip(&counts.statuses);
-        Ok(Self {
+        Self {
             schema: SCHEMA,
             url: spec.url().to_owned(),
             workload: spec.workload().name(),
@@ -231,13 +226,7 @@ impl Report {
             bytes: counts.bytes,
             body_bytes: counts.body_bytes,
             content_mbps: per_s(counts.body_bytes as f64 * 8e-6),
-            statuses: statuses
-                .filter(|(_, count)| **count > 0)
-                .map(|(status, count)| (status, *count))
-                .collect(),
-            pages: counts
-                .pages
-                .as_ref()
+            pages: (counts.pages.as_ref())
                 .map_or_else(Vec::new, |counts| counts.report(pages, duration_s)),
             operations: named.filter(|(_, count)| *count > 0).collect(),
             latency_us: LatencyPair {
@@ -261,12 +250,13 @@ impl Report {
             interrupted: run.interrupted,
             notes: notes(spec, &counts, run.trace.as_ref(), left),
             trace: run.trace,
+            statuses: counts.statuses,
             errors: counts.errors.counts(),
             error_examples: counts.errors.examples(),
-            service: Some(counts.service),
-            response: Some(counts.response),
-            lag: Some(counts.lag),
-        })
+            service: counts.service,
+            response: counts.response,
+            lag: counts.lag,
+        }
     }
 
     /// The reason why the run has failed; `None` if it has not.
@@ -334,17 +324,13 @@ impl Report {
     /// # Errors
     /// The encoder failed.
     pub fn histograms(&self) -> Result<Histograms, LoadError> {
-        let encode = |latency: &Option<Latency>| match latency {
-            Some(latency) => latency.encode(),
-            None => Ok(String::new()),
-        };
         Ok(Histograms {
             schema: SCHEMA,
             encoding: "HdrHistogram V2 compressed, base64",
             unit: "nanoseconds",
-            service: encode(&self.service)?,
-            response: encode(&self.response)?,
-            schedule_lag: encode(&self.lag)?,
+            service: self.service.encode()?,
+            response: self.response.encode()?,
+            schedule_lag: self.lag.encode()?,
         })
     }
 }
@@ -353,10 +339,11 @@ impl Report {
 fn conforming(spec: &Spec, results: &[ThreadResult], duration_s: f64) -> Option<u32> {
     let speed_bps = spec.line_speed_bps()? as f64;
     let connections = results.iter().flat_map(|result| &result.connections);
-    let conform = connections.filter(|(bytes, requests, errors)| {
-        let bps = *bytes as f64 * 8.0 / duration_s;
+    let conform = connections.filter(|window| {
+        let bps = window.bytes as f64 * 8.0 / duration_s;
+        let ended = (window.requests + window.errors).max(1) as f64;
         bps >= CONFORMING_SPEED_SHARE * speed_bps
-            && (*errors as f64) < CONFORMING_ERROR_SHARE * (requests + errors).max(1) as f64
+            && (window.errors as f64) < CONFORMING_ERROR_SHARE * ended
     });
     Some(conform.count() as u32)
 }

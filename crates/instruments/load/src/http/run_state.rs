@@ -9,6 +9,7 @@ use std::time::Instant;
 use perpacket_http::date::DATE_BYTES;
 
 use super::application::Application;
+use super::counts::Counts;
 use super::request::RequestWriter;
 use super::spec::Spec;
 use super::tls::Connector;
@@ -37,6 +38,12 @@ pub(crate) struct RunState {
 }
 
 impl RunState {
+    /// Counts of zero, for each page of the application too.
+    pub(crate) fn zero_counts(&self) -> Counts {
+        let application = self.application.as_ref();
+        Counts::new(application.map_or(0, |application| application.names().len()))
+    }
+
     /// Nanoseconds since the start.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use perpacket_workload::{
-    LognormalSessions, PlannedRequest, SessionSource, Sessions, SpecWeb99, Stream, Surge,
-    SurgeGenerator, SurgeRequest, WebStoneGenerator, specweb99, surge, webstone,
+    LognormalSessions, ParameterError, PlannedRequest, SessionSource, Sessions, SpecWeb99, Stream,
+    Surge, SurgeGenerator, SurgeRequest, WebStoneGenerator, specweb99, surge, webstone,
 };
 
 use super::application::{Application, FreeValues};
@@ -31,42 +31,59 @@ const ENDLESS: u64 = u64::MAX;
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A workload before it is divided among threads.
-#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Paths of the objects.
     pub paths: Arc<Paths>,
-    kind: Kind,
+    /// The application, if the workload is one.
+    pub application: Option<Arc<Application>>,
+    /// The log, if the workload is one.
+    pub log: Option<Arc<Log>>,
+    sessions: Box<NewSessions>,
     seed: u64,
     shard: Shard,
 }
 
-#[derive(Clone, Debug)]
-enum Kind {
-    File {
-        lengths: Option<RequestsPerConnection>,
-        kept_session_share: f64,
-    },
-    SpecWeb99(SpecWeb99),
-    Lognormal(LognormalSessions),
-    Surge(SurgeGenerator),
-    WebStone,
-    Application(Arc<Application>),
-    Log {
-        log: Arc<Log>,
-        repeats: bool,
-    },
+/// Makes the sessions of a part.
+type NewSessions = dyn Fn(&Part) -> Result<ThreadSessions, ParameterError>;
+
+/// The part of a workload that one thread has.
+struct Part {
+    seed: u64,
+    shard: Shard,
+    /// The part of the values of an application that no other thread has: number and count. Values are
+    /// divided as connections are: among processes, then among the threads of a process.
+    values: (u32, u32),
+}
+
+/// The sessions of a generator.
+fn planned(
+    generator: impl Fn(u64) -> Result<Sessions, ParameterError> + 'static,
+) -> Box<NewSessions> {
+    Box::new(move |part| {
+        Ok(ThreadSessions::Planned {
+            sessions: generator(part.seed)?,
+            planned: Vec::new(),
+            operations: Stream::new(part.seed, "dynamic operations"),
+        })
+    })
 }
 
 impl Plan {
     /// Generates or reads the state that all threads share.
     pub(crate) fn new(spec: &Spec, prefix: &str, path: &str) -> Result<Self, LoadError> {
-        let (kind, paths) = match spec.workload() {
+        let (mut application, mut log) = (None, None);
+        let (paths, sessions): (_, Box<NewSessions>) = match spec.workload() {
             Workload::File => {
-                let kind = Kind::File {
-                    lengths: spec.requests_per_connection,
-                    kept_session_share: persistent_session_share(spec),
+                let lengths = spec.requests_per_connection;
+                let kept_session_share = persistent_session_share(spec);
+                let file = move |part: &Part| {
+                    Ok(ThreadSessions::File {
+                        lengths,
+                        kept_session_share,
+                        stream: Stream::new(part.seed, "session lengths"),
+                    })
                 };
-                (kind, Arc::new(Paths::new("", [path])))
+                (Paths::new("", [path]).into(), Box::new(file))
             }
             Workload::SpecWeb99 { dynamic } => {
                 let mut parameters = match dynamic {
@@ -79,31 +96,42 @@ impl Plan {
                 parameters.check()?;
                 let objects = parameters.directories() * specweb99::FILES_PER_DIRECTORY;
                 let paths = Paths::new(prefix, (0..objects).map(specweb99::object_path));
-                (Kind::SpecWeb99(parameters), Arc::new(paths))
+                let generator = move |seed| Ok(Sessions::SpecWeb99(parameters.generator(seed)?));
+                (paths.into(), planned(generator))
             }
             workload @ (Workload::WorldCup | Workload::Ibm) => {
                 let parameters = match workload {
                     Workload::Ibm => LognormalSessions::ibm(),
                     _ => LognormalSessions::world_cup(),
                 };
-                let generator = Sessions::Lognormal(parameters.generator(spec.seed.seed)?);
-                let paths = (0..parameters.objects).map(|object| generator.object_path(object));
-                let paths = Paths::new(prefix, paths);
-                (Kind::Lognormal(parameters), Arc::new(paths))
+                let objects = parameters.objects;
+                let generator = move |seed| Ok(Sessions::Lognormal(parameters.generator(seed)?));
+                let first = generator(spec.seed.seed)?;
+                let paths = (0..objects).map(|object| first.object_path(object));
+                (Paths::new(prefix, paths).into(), planned(generator))
             }
             Workload::Surge { .. } => {
                 let generator = Surge::default().generator(spec.seed.seed)?;
                 let files = generator.sizes().len() as u32;
                 let paths = Paths::new(prefix, (0..files).map(surge::object_path));
-                (Kind::Surge(generator), Arc::new(paths))
+                let surge = move |part: &Part| {
+                    let pages = generator.with_seed(part.seed);
+                    Ok(ThreadSessions::Surge {
+                        pages,
+                        page: Vec::new(),
+                    })
+                };
+                (paths.into(), Box::new(surge))
             }
             Workload::WebStone => {
                 let paths = Paths::new(prefix, webstone::FILES.map(|(path, ..)| path));
-                (Kind::WebStone, Arc::new(paths))
+                let webstone =
+                    |part: &Part| Ok(ThreadSessions::WebStone(WebStoneGenerator::new(part.seed)));
+                (paths.into(), Box::new(webstone))
             }
             Workload::Application { file, .. } => {
-                let application = Application::read(file)?;
-                let most = application.max_clients();
+                let pages = Arc::new(Application::read(file)?);
+                let most = pages.max_clients();
                 if f64::from(spec.connections()) > most {
                     return Err(LoadError::Usage(format!(
                         "clients: {}: expected at most {most}, because a number in {} has {most} \
@@ -112,8 +140,15 @@ impl Plan {
                         file.display()
                     )));
                 }
-                let kind = Kind::Application(Arc::new(application));
-                (kind, Arc::new(Paths::new(prefix, [""; 0])))
+                application = Some(Arc::clone(&pages));
+                let walks = move |part: &Part| {
+                    Ok(ThreadSessions::Application {
+                        free: pages.free_values(part.values.0, part.values.1),
+                        application: Arc::clone(&pages),
+                        random: Stream::new(part.seed, "walks of clients"),
+                    })
+                };
+                (Paths::new(prefix, [""; 0]).into(), Box::new(walks))
             }
             Workload::Trace {
                 file,
@@ -123,89 +158,43 @@ impl Plan {
             } => {
                 let is_recorded = matches!(spec.arrivals(), Arrivals::Recorded { .. });
                 let spread = is_recorded.then_some(spread);
-                let log = Log::read(file, objects, spread, prefix, spec.seed.seed)?;
-                let paths = Arc::clone(&log.paths);
-                let kind = Kind::Log {
-                    log: Arc::new(log),
-                    repeats,
+                let read = Arc::new(Log::read(file, objects, spread, prefix, spec.seed.seed)?);
+                let paths = Arc::clone(&read.paths);
+                log = Some(Arc::clone(&read));
+                let logged = move |part: &Part| {
+                    Ok(ThreadSessions::Log {
+                        log: Arc::clone(&read),
+                        repeats,
+                        next: 0,
+                        shard: part.shard,
+                    })
                 };
-                (kind, paths)
+                (paths, Box::new(logged))
             }
         };
         Ok(Self {
             paths,
-            kind,
+            application,
+            log,
+            sessions,
             seed: spec.seed.seed,
             shard: spec.shard(),
         })
     }
 
+    /// The sessions of one thread.
     pub(crate) fn thread_sessions(
         &self,
         thread: u32,
         threads: u32,
     ) -> Result<ThreadSessions, LoadError> {
+        let Shard { index, shards } = self.shard;
         let shard = self.shard.split(thread, threads);
-        let seed = self
-            .seed
-            .wrapping_add(SEED_STEP.wrapping_mul(u64::from(shard.index)));
-        Ok(match &self.kind {
-            Kind::File {
-                lengths,
-                kept_session_share,
-            } => ThreadSessions::File {
-                lengths: *lengths,
-                kept_session_share: *kept_session_share,
-                stream: Stream::new(seed, "session lengths"),
-            },
-            Kind::SpecWeb99(parameters) => ThreadSessions::Planned {
-                sessions: Sessions::SpecWeb99(parameters.generator(seed)?),
-                planned: Vec::new(),
-                operations: Stream::new(seed, "dynamic operations"),
-            },
-            Kind::Lognormal(parameters) => ThreadSessions::Planned {
-                sessions: Sessions::Lognormal(parameters.generator(seed)?),
-                planned: Vec::new(),
-                operations: Stream::new(seed, "dynamic operations"),
-            },
-            Kind::Surge(generator) => ThreadSessions::Surge {
-                pages: generator.with_seed(seed),
-                page: Vec::new(),
-            },
-            Kind::WebStone => ThreadSessions::WebStone(WebStoneGenerator::new(seed)),
-            Kind::Application(application) => ThreadSessions::Application {
-                application: Arc::clone(application),
-                // Values are divided as connections are: among processes, then among the threads of
-                // a process.
-                free: application.free_values(
-                    self.shard.index + self.shard.shards * thread,
-                    self.shard.shards * threads,
-                ),
-                random: Stream::new(seed, "walks of clients"),
-            },
-            Kind::Log { log, repeats } => ThreadSessions::Log {
-                log: Arc::clone(log),
-                repeats: *repeats,
-                next: 0,
-                shard,
-            },
-        })
-    }
-
-    /// The application, if the workload is one.
-    pub(crate) fn application(&self) -> Option<&Arc<Application>> {
-        match &self.kind {
-            Kind::Application(application) => Some(application),
-            _ => None,
-        }
-    }
-
-    /// The log, if the workload is one.
-    pub(crate) fn log(&self) -> Option<&Log> {
-        match &self.kind {
-            Kind::Log { log, .. } => Some(log),
-            _ => None,
-        }
+        Ok((self.sessions)(&Part {
+            seed: (self.seed).wrapping_add(SEED_STEP.wrapping_mul(u64::from(shard.index))),
+            shard,
+            values: (index + shards * thread, shards * threads),
+        })?)
     }
 }
 

@@ -3,7 +3,7 @@
 use perpacket_linux::clock::thread_cpu_ns;
 
 use super::arrivals::Arrivals;
-use super::connection::{Connection, State};
+use super::connection::{Connection, State, WindowCounts};
 use super::counts::Counts;
 use super::session::Session;
 use super::worker::Worker;
@@ -26,8 +26,8 @@ pub(crate) struct ThreadResult {
     pub unfinished: u64,
     /// The longest wait of an unfinished request since its intended start.
     pub oldest_unfinished_ns: u64,
-    /// Bytes, responses and errors of each connection in the window.
-    pub connections: Vec<(u64, u64, u64)>,
+    /// The counts of each connection.
+    pub connections: Vec<WindowCounts>,
 }
 
 impl Worker {
@@ -59,13 +59,7 @@ impl Worker {
             connections: self
                 .connections
                 .iter()
-                .map(|result| {
-                    (
-                        result.window_bytes,
-                        result.window_requests,
-                        result.window_errors,
-                    )
-                })
+                .map(|connection| connection.window)
                 .collect(),
             counts: self.counts,
         })

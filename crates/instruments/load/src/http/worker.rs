@@ -7,19 +7,18 @@
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use perpacket_linux::clock::thread_cpu_ns;
-use perpacket_linux::epoll::wait;
+use perpacket_linux::epoll::{EDGES, Epoll, Event};
 use perpacket_timers::TimerWheel;
-use rustix::event::{Timespec, epoll};
 use rustix::thread::set_current_timer_slack;
 
 use super::arrivals::Arrivals;
-use super::connection::{Connection, State, Wait, connect};
+use super::connection::{Connection, State, Wait, WindowCounts, connect};
 use super::counts::Counts;
 use super::errors::RequestError;
 use super::request_log::RequestLog;
@@ -48,7 +47,7 @@ const PAUSE_DOUBLINGS: u32 = 7;
 pub(crate) struct Worker {
     pub(super) run: Arc<RunState>,
     pub(super) index: usize,
-    pub(super) epoll: OwnedFd,
+    pub(super) epoll: Epoll,
     pub(super) connections: Vec<Connection>,
     /// Number of the first connection among those of all threads.
     first_connection: usize,
@@ -106,14 +105,12 @@ impl Worker {
             }
             _ => None,
         };
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(io::Error::from)
-            .map_err(LoadError::system("epoll"))?;
+
         let seed = spec.seed.seed ^ u64::from(shard.index);
         Ok(Self {
             index,
-            epoll,
-            connections: (0..connections).map(|_| Connection::new()).collect(),
+            epoll: Epoll::new().map_err(LoadError::system("epoll"))?,
+            connections: (0..connections).map(|_| Connection::default()).collect(),
             first_connection,
             timers: TimerWheel::new(0, connections),
             sessions,
@@ -129,11 +126,7 @@ impl Worker {
             in_flight: 0,
             measuring: run.window_begin_ns == 0,
             cpu_begin_ns: 0,
-            counts: Counts::new(
-                run.application
-                    .as_ref()
-                    .map_or(0, |application| application.names().len()),
-            )?,
+            counts: run.zero_counts(),
             log,
             buffer: vec![0; BUFFER_BYTES],
             scratch: Vec::with_capacity(2048),
@@ -349,11 +342,7 @@ impl Worker {
         connection.reset_response();
         let data = u64::from(slot) | u64::from(connection.generation) << 32;
         let opened = connect(self.run.address, from, paced).and_then(|stream| {
-            let flags = epoll::EventFlags::IN
-                | epoll::EventFlags::OUT
-                | epoll::EventFlags::RDHUP
-                | epoll::EventFlags::ET;
-            epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(data), flags)?;
+            self.epoll.add(&stream, data, EDGES)?;
             Ok(stream)
         });
         match opened {
@@ -471,7 +460,7 @@ impl Worker {
     }
 
     /// Waits for events until the next timer or arrival.
-    fn wait_for_events(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+    fn wait_for_events(&mut self, events: &mut Vec<Event>) -> Result<(), LoadError> {
         let now = self.now();
         let can_begin = !self.free.is_empty() || !self.idle.is_empty();
         let mut until = now + LONGEST_SLEEP_NS;
@@ -491,22 +480,16 @@ impl Worker {
             until = until.min(self.run.window_begin_ns);
         }
         let left = Duration::from_nanos(until.saturating_sub(now));
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        wait(&self.epoll, events, Some(&timeout)).map_err(LoadError::system("epoll"))
+        (self.epoll.wait(events, Some(left))).map_err(LoadError::system("epoll"))
     }
 
     /// Ends the warm-up.
     fn begin_window(&mut self) {
         self.measuring = true;
-        self.counts.clear();
+        self.counts = self.run.zero_counts();
         self.cpu_begin_ns = thread_cpu_ns();
-        for slot in &mut self.connections {
-            slot.window_bytes = 0;
-            slot.window_requests = 0;
-            slot.window_errors = 0;
+        for connection in &mut self.connections {
+            connection.window = WindowCounts::default();
         }
     }
 

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use perpacket_linux::epoll::wait;
+use perpacket_linux::epoll::{EDGES, Epoll, Event, EventFlags};
 use perpacket_timers::TimerWheel;
-use rustix::event::{Timespec, epoll};
+
 use rustix::thread::set_current_timer_slack;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -37,7 +36,7 @@ pub(crate) type Errors = BTreeMap<&'static str, u64>;
 /// The connections of one thread.
 pub(crate) struct EventLoop {
     epoch: Instant,
-    epoll: OwnedFd,
+    epoll: Epoll,
     pub flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     timers: TimerWheel,
@@ -46,7 +45,7 @@ pub(crate) struct EventLoop {
     sending: Vec<u32>,
     listener: Option<TcpListener>,
     buffer: Vec<u8>,
-    events: Vec<epoll::Event>,
+    events: Vec<Event>,
     fired: Vec<u32>,
     pub errors: Errors,
     pub connecting: u32,
@@ -66,11 +65,12 @@ impl EventLoop {
         capacity: usize,
         listener: Option<TcpListener>,
     ) -> Result<Self, LoadError> {
-        let failed = |error: rustix::io::Errno| LoadError::system("epoll")(error.into());
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let failed = LoadError::system("epoll");
+        let epoll = Epoll::new().map_err(&failed)?;
         if let Some(listener) = &listener {
-            let data = epoll::EventData::new_u64(LISTENER);
-            epoll::add(&epoll, listener, data, epoll::EventFlags::IN).map_err(failed)?;
+            epoll
+                .add(listener, LISTENER, EventFlags::IN)
+                .map_err(failed)?;
         }
         Ok(Self {
             epoch,
@@ -114,18 +114,9 @@ impl EventLoop {
         let Some(slot) = self.free.pop() else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        let flags = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
-        if let Err(error) = epoll::add(
-            &self.epoll,
-            &stream,
-            epoll::EventData::new_u64(slot.into()),
-            flags,
-        ) {
+        if let Err(error) = self.epoll.add(&stream, slot.into(), EDGES) {
             self.free.push(slot);
-            return Err(error.into());
+            return Err(error);
         }
         if role == Role::Waiting {
             self.connecting += 1;
@@ -174,12 +165,8 @@ impl EventLoop {
                 .clamp(SHORTEST_SLEEP_NS, LONGEST_SLEEP_NS),
         };
         let sleep = Duration::from_nanos(sleep_ns);
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: sleep.subsec_nanos().into(),
-        };
         let mut events = core::mem::take(&mut self.events);
-        wait(&self.epoll, &mut events, Some(&timeout)).map_err(LoadError::system("epoll"))?;
+        (self.epoll.wait(&mut events, Some(sleep))).map_err(LoadError::system("epoll"))?;
         for event in events.drain(..) {
             match event.data.u64() {
                 LISTENER => self.accept(),
@@ -214,7 +201,7 @@ impl EventLoop {
         }
     }
 
-    fn handle(&mut self, slot: u32, flags: epoll::EventFlags) {
+    fn handle(&mut self, slot: u32, flags: EventFlags) {
         let Some(flow) = self.flows.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -230,7 +217,7 @@ impl EventLoop {
                 }
             },
             Role::Waiting => {
-                if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP) {
+                if flags.intersects(EventFlags::HUP | EventFlags::RDHUP) {
                     self.drop_broken(slot, io::ErrorKind::UnexpectedEof.into());
                 }
             }
@@ -240,18 +227,18 @@ impl EventLoop {
                 Err(error) => self.drop_broken(slot, error),
             },
             Role::Sending => {
-                if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+                if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
                     let error = flow.stream.take_error().ok().flatten();
                     let error = error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
                     self.drop_broken(slot, error);
-                } else if flags.contains(epoll::EventFlags::RDHUP) && self.listener.is_some() {
+                } else if flags.contains(EventFlags::RDHUP) && self.listener.is_some() {
                     self.remove(slot);
-                } else if flags.contains(epoll::EventFlags::OUT) && !flow.queued {
+                } else if flags.contains(EventFlags::OUT) && !flow.queued {
                     self.send(slot, self.now());
                 }
             }
             Role::Receiving => {
-                let ended = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::RDHUP);
+                let ended = flags.intersects(EventFlags::HUP | EventFlags::RDHUP);
                 self.receive(slot, ended);
             }
         }

@@ -71,6 +71,7 @@ struct Shared {
     done: AtomicU32,
 }
 
+#[derive(Default)]
 struct ThreadResult {
     bytes: u64,
     segments: u64,
@@ -319,7 +320,7 @@ fn measure(
         flow.received_before = flow.received_bytes;
     }
     let (begun_ns, cpu_ns) = (event_loop.now(), thread_cpu_ns());
-    let mut rtt = Latency::new()?;
+    let mut rtt = Latency::default();
     let mut sample_ns = begun_ns;
     let mut now = begun_ns;
     while !is_over(now, end_ns) && event_loop.open() > 0 {
@@ -338,17 +339,14 @@ fn measure(
     }
     let cpu_ns = thread_cpu_ns() - cpu_ns;
     let mut result = ThreadResult {
-        bytes: 0,
-        segments: 0,
-        retransmissions: 0,
-        segment_sizes: Vec::new(),
         rtt,
         cpu_ns,
         window_ns: now.saturating_sub(begun_ns),
         congestion,
         open: event_loop.open() as u64,
-        errors: Errors::new(),
-        first_error: None,
+        errors: core::mem::take(&mut event_loop.errors),
+        first_error: event_loop.first_error.take(),
+        ..ThreadResult::default()
     };
     for flow in event_loop.flows.iter().flatten() {
         let info = TcpInfo::of(&flow.stream).map_err(LoadError::system("TCP_INFO"))?;
@@ -363,8 +361,6 @@ fn measure(
             result.segments += difference(info.segments_in, flow.before.segments_in);
         }
     }
-    result.errors = core::mem::take(&mut event_loop.errors);
-    result.first_error = event_loop.first_error.take();
     Ok(result)
 }
 
@@ -375,7 +371,7 @@ fn summarize(
     threads: u32,
     interrupted: bool,
 ) -> Result<Report, LoadError> {
-    let mut rtt = Latency::new()?;
+    let mut rtt = Latency::default();
     let mut errors = Errors::new();
     let mut sizes = Vec::new();
     let mut notes = Vec::new();

@@ -16,14 +16,13 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use perpacket_linux::epoll::wait;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use perpacket_linux::epoll::{EDGES, Epoll, Event, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use rustix::thread::{nanosleep, set_current_timer_slack};
+use rustix::thread::set_current_timer_slack;
 
 use super::connection::{Connection, Connections};
 use super::handler::{ConnectionHandler, ConnectionStatus, DEFERRED_TIME};
@@ -56,16 +55,10 @@ const COALESCE_CONNECTIONS: usize = 2 * COALESCE_BELOW;
 /// The default of 50 microseconds is too coarse (prctl(2), PR_SET_TIMERSLACK).
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
-/// A time-out of zero: epoll_wait returns at once.
-const NO_WAIT: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
-
 struct Loop<'a> {
     handler: ConnectionHandler,
     connections: Connections,
-    epoll: OwnedFd,
+    epoll: Epoll,
     listener: &'a OwnedFd,
     results: Arc<JobResults>,
     tls: Option<&'a Arc<rustls::ServerConfig>>,
@@ -86,11 +79,10 @@ pub fn run(
     tls: Option<&Arc<rustls::ServerConfig>>,
     halt: &AtomicBool,
 ) -> io::Result<()> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut this = Loop {
         handler: ConnectionHandler::new(worker, jobs),
         connections: Connections::default(),
-        epoll,
+        epoll: Epoll::new()?,
         listener,
         results,
         tls,
@@ -99,23 +91,20 @@ pub fn run(
         deferred: VecDeque::new(),
         has_results: false,
     };
-    let wakeup = EventData::new_u64(WAKEUP);
-    epoll::add(&this.epoll, this.results.wakeup(), wakeup, EventFlags::IN)?;
-    let client = EventData::new_u64(LISTENER);
-    epoll::add(&this.epoll, listener, client, EventFlags::IN)?;
+    this.epoll
+        .add(this.results.wakeup(), WAKEUP, EventFlags::IN)?;
+    this.epoll.add(listener, LISTENER, EventFlags::IN)?;
     let coalesce = coalescing(this.handler.worker.site.spec.coalesce_us());
     let mut events = Vec::with_capacity(EVENTS);
     while !halt.load(Ordering::Relaxed) {
         events.clear();
-        let timeout = this.timeout();
-        wait(&this.epoll, &mut events, timeout.as_ref())?;
+        this.epoll.wait(&mut events, this.limit())?;
         let few = (1..COALESCE_BELOW).contains(&events.len()) && this.deferred.is_empty();
         if let Some(time) =
             coalesce.filter(|_| few && this.connections.len() >= COALESCE_CONNECTIONS)
         {
-            // A signal may end the wait early, which is harmless.
-            let _ = nanosleep(&time);
-            wait(&this.epoll, &mut events, Some(&NO_WAIT))?;
+            thread::sleep(time);
+            this.epoll.wait(&mut events, Some(Duration::ZERO))?;
         }
         this.run_once(&events)?;
     }
@@ -123,16 +112,13 @@ pub fn run(
 }
 
 /// How long to wait for more ready clients. Sets the timer slack of this thread for that wait.
-fn coalescing(coalesce_us: u64) -> Option<Timespec> {
+fn coalescing(coalesce_us: u64) -> Option<Duration> {
     if coalesce_us == 0 {
         return None;
     }
     // If it fails, the loop waits longer than configured.
     let _ = set_current_timer_slack(Some(TIMER_SLACK_NS));
-    Some(Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::try_from(coalesce_us * 1000).unwrap_or(0),
-    })
+    Some(Duration::from_micros(coalesce_us))
 }
 
 impl Loop<'_> {
@@ -168,9 +154,9 @@ impl Loop<'_> {
     }
 
     /// How long to wait: until the earliest deadline.
-    fn timeout(&self) -> Option<Timespec> {
+    fn limit(&self) -> Option<Duration> {
         if !self.deferred.is_empty() {
-            return Some(NO_WAIT);
+            return Some(Duration::ZERO);
         }
         let until_ms = match self.paused_until_ms {
             Some(pause_ms) => self.handler.next_deadline_ms.min(pause_ms),
@@ -179,11 +165,7 @@ impl Loop<'_> {
         };
         let left_ms = until_ms.saturating_sub(self.handler.worker.clock.now_ms);
         // The coarse clock may be a tick late. Without the added time the loop would wait twice.
-        let left_ms = left_ms.min(3_600_000) as i64 + 10;
-        Some(Timespec {
-            tv_sec: left_ms / 1000,
-            tv_nsec: left_ms % 1000 * 1_000_000,
-        })
+        Some(Duration::from_millis(left_ms.min(3_600_000) + 10))
     }
 
     /// Handles an event of a connection: reads and answers.
@@ -288,15 +270,7 @@ impl Loop<'_> {
         let Some(connection) = self.connections.get(token) else {
             return;
         };
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if epoll::add(
-            &self.epoll,
-            &connection.socket,
-            EventData::new_u64(token),
-            flags,
-        )
-        .is_err()
-        {
+        if (self.epoll.add(&connection.socket, token, EDGES)).is_err() {
             self.handler.worker.counters().shed.add(1);
             self.close(token);
         }
@@ -304,8 +278,7 @@ impl Loop<'_> {
 
     /// Starts or stops accepting.
     fn set_listener_events(&self, flags: EventFlags) -> io::Result<()> {
-        let data = EventData::new_u64(LISTENER);
-        Ok(epoll::modify(&self.epoll, self.listener, data, flags)?)
+        self.epoll.modify(self.listener, LISTENER, flags)
     }
 
     /// Passes results of jobs to their connections.

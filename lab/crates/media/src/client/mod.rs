@@ -10,16 +10,16 @@ mod stream;
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use perpacket_linux::clock::{monotonic_ns, realtime_ns};
+use perpacket_linux::epoll::{Epoll, Event, EventFlags};
 use perpacket_linux::{affinity, descriptors};
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
@@ -161,7 +161,7 @@ struct Run<'a> {
     spec: &'a Spec,
     server: SocketAddr,
     clients: Vec<Client>,
-    poll: OwnedFd,
+    poll: Epoll,
     lateness: Histogram<u64>,
     ports: Ports,
     buffer: Vec<u8>,
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
             spec,
             server,
             clients,
-            poll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
+            poll: Epoll::new()?,
             lateness: Histogram::new_with_bounds(1, 600_000_000, 3)?,
             // Simultaneous runs start at different ports.
             ports: Ports(realtime_ns() as u16 % Ports::PAIRS),
@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
             self.started_clients += 1;
             self.clients[number].connect(self.server, now);
             if let Some(control) = &self.clients[number].control {
-                let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
                 watch(&self.poll, control, number, 0, flags)?;
             }
         }
@@ -325,7 +325,7 @@ impl<'a> Run<'a> {
     /// With many clients over UDP, it sleeps before it polls. Otherwise every packet would wake this
     /// process, and a server on the same machine would pay for the wake-up. The kernel records the
     /// arrival of packets, so a later read does not change the results.
-    fn poll_once(&mut self, events: &mut Vec<epoll::Event>, wait_ns: u64) -> Result<(), Error> {
+    fn poll_once(&mut self, events: &mut Vec<Event>, wait_ns: u64) -> Result<(), Error> {
         let is_crowded =
             self.started_clients >= BATCHED_FROM_CLIENTS && self.spec.transport == Transport::Udp;
         let wait_ns = if is_crowded && events.len() < EVENTS {
@@ -336,16 +336,9 @@ impl<'a> Run<'a> {
         } else {
             wait_ns
         };
-        let timeout = Timespec {
-            tv_sec: (wait_ns / 1_000_000_000) as i64,
-            tv_nsec: (wait_ns % 1_000_000_000) as i64,
-        };
         events.clear();
-        match epoll::wait(&self.poll, spare_capacity(events), Some(&timeout)) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
+        self.poll
+            .wait(events, Some(Duration::from_nanos(wait_ns)))?;
         let now = monotonic_ns();
         for event in events {
             let token = event.data.u64() as usize;
@@ -357,8 +350,8 @@ impl<'a> Run<'a> {
             if action == Action::Watch
                 && let Some((packets, reports)) = &client.sockets
             {
-                watch(&self.poll, packets, number, 1, epoll::EventFlags::IN)?;
-                watch(&self.poll, reports, number, 2, epoll::EventFlags::IN)?;
+                watch(&self.poll, packets, number, 1, EventFlags::IN)?;
+                watch(&self.poll, reports, number, 2, EventFlags::IN)?;
             }
         }
         Ok(())
@@ -398,14 +391,13 @@ impl<'a> Run<'a> {
 }
 
 fn watch(
-    poll: &OwnedFd,
+    poll: &Epoll,
     socket: impl AsFd,
     number: usize,
     source: usize,
-    flags: epoll::EventFlags,
+    flags: EventFlags,
 ) -> Result<(), Error> {
-    let token = epoll::EventData::new_u64((number * 4 + source) as u64);
-    Ok(epoll::add(poll, socket, token, flags).map_err(io::Error::from)?)
+    Ok(poll.add(socket, (number * 4 + source) as u64, flags)?)
 }
 
 /// Raises the limit of open files for `clients` clients.

@@ -7,16 +7,18 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::wire::rtcp::{self, Packet};
 use crate::wire::rtsp::{Limits, MessageOrFrame, Request, Status, parse_next};
 use perpacket_linux::clock::{monotonic_ns, realtime_ns};
 use perpacket_linux::descriptors;
+use perpacket_linux::epoll::{EDGES, Epoll, EventFlags};
 use perpacket_timers::TimerWheel;
-use rustix::event::{Timespec, epoll};
+
 use socket2::SockAddr;
 
 use super::counters::count;
@@ -85,7 +87,7 @@ pub(super) struct EventLoop {
     pub(super) packet_rate: f64,
     pub(super) runs: u64,
     pub(super) sources: HashMap<u32, u64>,
-    poll: OwnedFd,
+    poll: Epoll,
     listener: TcpListener,
     address: SocketAddr,
     /// The socket that reserves the RTP port. It also sends for streams without a socket of their
@@ -115,14 +117,11 @@ impl EventLoop {
         let address = listener.local_addr()?;
         let (rtp, reports) = port_pair(address.ip())?;
         let rtp_port = rtp.local_addr()?.port();
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let poll = Epoll::new()?;
         let mailbox = Arc::new(Mailbox::new()?);
-        let level = epoll::EventFlags::IN;
-        let watch =
-            |source, token| epoll::add(&poll, source, epoll::EventData::new_u64(token), level);
-        watch(listener.as_fd(), LISTENER).map_err(io::Error::from)?;
-        watch(reports.as_fd(), REPORTS).map_err(io::Error::from)?;
-        watch(mailbox.descriptor(), MAILBOX).map_err(io::Error::from)?;
+        poll.add(&listener, LISTENER, EventFlags::IN)?;
+        poll.add(&reports, REPORTS, EventFlags::IN)?;
+        poll.add(mailbox.descriptor(), MAILBOX, EventFlags::IN)?;
         let now_ns = monotonic_ns();
         let descriptors = descriptors::limit();
         Ok(Self {
@@ -170,13 +169,11 @@ impl EventLoop {
                 None => u64::MAX,
             };
             let wait = until_due.max(self.min_sleep_ns()).min(until_check);
-            let timeout = Timespec {
-                tv_sec: (wait / 1_000_000_000) as i64,
-                tv_nsec: (wait % 1_000_000_000) as i64,
-            };
             events.clear();
             // An error has no events.
-            let _ = perpacket_linux::epoll::wait(&self.poll, &mut events, Some(&timeout));
+            let _ = self
+                .poll
+                .wait(&mut events, Some(Duration::from_nanos(wait)));
             for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token {
@@ -290,19 +287,10 @@ impl EventLoop {
             session: None,
             last_message_ns: monotonic_ns(),
         }));
-        let flags = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
-        if let Err(error) = epoll::add(
-            &self.poll,
-            &*socket,
-            epoll::EventData::new_u64(token),
-            flags,
-        ) {
+        if let Err(error) = self.poll.add(&*socket, token, EDGES) {
             self.connections[index].connection = None;
             self.free.push(index);
-            return Err(error.into());
+            return Err(error);
         }
         count(&self.shared.counters.connections);
         count(&self.shared.counters.connections_open);
@@ -310,11 +298,11 @@ impl EventLoop {
     }
 
     /// Reads, handles and writes what is possible without waiting.
-    fn serve(&mut self, token: u64, flags: epoll::EventFlags) {
+    fn serve(&mut self, token: u64, flags: EventFlags) {
         let Some(mut connection) = self.remove(token) else {
             return;
         };
-        let is_broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let is_open = !is_broken && self.read(token, &mut connection);
         if is_open && lock(&connection.outgoing).flush().is_ok() {
             self.put_back(token, connection);
@@ -415,9 +403,9 @@ impl EventLoop {
                         self.handle_opened(&mut connection, &request, result);
                     }
                     self.put_back(token, connection);
-                    self.serve(token, epoll::EventFlags::empty());
+                    self.serve(token, EventFlags::empty());
                 }
-                Event::ReadAgain { token } => self.serve(token, epoll::EventFlags::empty()),
+                Event::ReadAgain { token } => self.serve(token, EventFlags::empty()),
                 Event::Ended { token, run, failed } => {
                     let Some(mut connection) = self.remove(token) else {
                         continue;
