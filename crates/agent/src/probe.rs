@@ -50,17 +50,21 @@ fn since_start(machine: &SinceStart) -> String {
     text
 }
 
-fn table(found: &Capabilities) -> String {
+fn table(machine: &Capabilities) -> String {
     let mut text = format!(
         "Linux {}, CPUs {}; a profile would use: {}\n\n",
-        found.kernel, found.cpus, found.backend
+        machine.kernel, machine.cpus, machine.backend
     );
-    for one in &found.capabilities {
-        let mark = if one.available { "yes" } else { "no" };
-        let _ = writeln!(text, "{:<20}{mark:<5}{}", one.name, one.detail);
-        if !one.available {
-            let _ = writeln!(text, "{:<25}without it: {}", "", one.cost_of_lack);
-            let _ = writeln!(text, "{:<25}to get it:  {}", "", one.next_step);
+    for capability in &machine.capabilities {
+        let mark = if capability.available { "yes" } else { "no" };
+        let _ = writeln!(
+            text,
+            "{:<20}{mark:<5}{}",
+            capability.name, capability.detail
+        );
+        if !capability.available {
+            let _ = writeln!(text, "{:<25}without it: {}", "", capability.cost_of_lack);
+            let _ = writeln!(text, "{:<25}to get it:  {}", "", capability.next_step);
         }
     }
     text

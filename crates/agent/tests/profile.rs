@@ -33,14 +33,14 @@ fn probed() -> serde_json::Value {
 
 #[test]
 fn a_probe_reports_the_cost_of_each_missing_capability() {
-    let found = probed();
-    assert_eq!(found["schema"], 1);
-    for one in found["capabilities"].as_array().unwrap() {
-        let is_there = one["available"].as_bool().unwrap();
+    let machine = probed();
+    assert_eq!(machine["schema"], 1);
+    for capability in machine["capabilities"].as_array().unwrap() {
+        let is_there = capability["available"].as_bool().unwrap();
         assert_eq!(
-            one["next_step"].as_str().unwrap().is_empty(),
+            capability["next_step"].as_str().unwrap().is_empty(),
             is_there,
-            "{one}"
+            "{capability}"
         );
     }
 }

@@ -146,7 +146,7 @@ fn the_user_of_the_server_reads_no_private_file() {
             .find(|line| line.starts_with("Uid:"))
             .unwrap();
         assert!(
-            uids.split_whitespace().skip(1).all(|one| one == uid),
+            uids.split_whitespace().skip(1).all(|shown| shown == uid),
             "{uids}"
         );
         let public = web.get("/file_set/dir00000/class0_1");

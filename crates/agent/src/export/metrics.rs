@@ -109,17 +109,17 @@ pub fn all(
     failed_pushes: Option<u64>,
     by_cgroup: bool,
 ) -> Vec<Metric> {
-    let mut found = costs(totals);
+    let mut metrics = costs(totals);
     if by_cgroup {
-        found.push(cgroups(totals));
+        metrics.push(cgroups(totals));
     }
-    found.extend(counts(totals));
+    metrics.extend(counts(totals));
     if let Some(requests) = requests {
-        found.push(
+        metrics.push(
             Metric::counter("requests", "Requests that the server answered.")
                 .with(&[], requests.answered),
         );
-        found.push(
+        metrics.push(
             Metric::counter(
                 "request_read_errors",
                 "Reads of the number of requests that failed.",
@@ -129,11 +129,11 @@ pub fn all(
     }
     if let Some(failed) = failed_pushes {
         let help = "Pushes to the collector that failed.";
-        found.push(Metric::counter("push_errors", help).with(&[], failed));
+        metrics.push(Metric::counter("push_errors", help).with(&[], failed));
     }
-    found.extend(samples(totals));
-    found.extend(about(totals));
-    found
+    metrics.extend(samples(totals));
+    metrics.extend(about(totals));
+    metrics
 }
 
 /// Seconds of processor time of a layer.
@@ -179,7 +179,7 @@ fn costs(totals: &Totals) -> Vec<Metric> {
 
 /// Busy time of the control groups. `shared` is work in interrupts, softirqs and kernel threads.
 fn cgroups(totals: &Totals) -> Metric {
-    let mut found = Metric::counter(
+    let mut metrics = Metric::counter(
         "cgroup_cpu_seconds",
         "Busy processor time by container, unit or control group, and layer.",
     );
@@ -190,10 +190,10 @@ fn cgroups(totals: &Totals) -> Metric {
     for (name, layers) in totals.cgroups.iter().chain(rest) {
         for (layer, &ns) in layers.iter().filter(|&(_, &ns)| ns > 0.0) {
             let labels = [("cgroup", name), ("layer", layer.name())];
-            found = found.with(&labels, ns / SECOND_NS);
+            metrics = metrics.with(&labels, ns / SECOND_NS);
         }
     }
-    found
+    metrics
 }
 
 fn counts(totals: &Totals) -> Vec<Metric> {
@@ -250,7 +250,7 @@ fn by_interface(
 }
 
 fn samples(totals: &Totals) -> Vec<Metric> {
-    let mut found = vec![
+    let mut metrics = vec![
         Metric::counter("samples", "Samples, idle ones included.").with(&[], totals.samples),
         Metric::counter(
             "expected_samples",
@@ -275,9 +275,9 @@ fn samples(totals: &Totals) -> Vec<Metric> {
     ];
     if let Some(share) = totals.missing_share {
         let help = "Share of the expected samples that were missing in the last minute.";
-        found.push(Metric::new("missing_share", Form::Gauge, help).with(&[], share));
+        metrics.push(Metric::new("missing_share", Form::Gauge, help).with(&[], share));
     }
-    found
+    metrics
 }
 
 fn about(totals: &Totals) -> [Metric; 2] {

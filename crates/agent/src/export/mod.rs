@@ -11,10 +11,11 @@ mod scrape;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use perpacket_linux::mailbox::lock;
 use perpacket_profiler::spec::{ControlGroups, DEFAULT_FREQUENCY, Frequency};
 use perpacket_profiler::watch::{Watch, WatchSettings};
 use perpacket_spec::{CpuList, Spec, SpecError, Time, Until, Whole};
@@ -155,7 +156,7 @@ fn run(spec: ExportSpec, output: &Output) -> Result<Status, Failure> {
     let failed_pushes = spec.otlp.is_some().then(Arc::<AtomicU64>::default);
     let counted = failed_pushes.clone();
     let metrics = Arc::new(move || {
-        let totals = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let totals = lock(&shown).clone();
         let requests = requests.as_ref().map(RequestTotal::now);
         let failed = counted
             .as_ref()
@@ -192,7 +193,7 @@ fn run(spec: ExportSpec, output: &Output) -> Result<Status, Failure> {
         }
         thread::sleep(STEP);
         let totals = watch.step().clone();
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+        *lock(&current) = totals;
     }
     drop(pushes); // The last push has the last sums.
     Ok(Status::Done)

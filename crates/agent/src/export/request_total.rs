@@ -2,10 +2,11 @@
 //!
 //! The page is read in a thread of its own: a server that does not respond must not delay samples.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use perpacket_linux::mailbox::lock;
 use perpacket_profiler::ProfileError;
 use perpacket_profiler::requests::{RequestCount, RequestCounter};
 
@@ -60,11 +61,11 @@ impl RequestTotal {
 
     /// The numbers now.
     pub fn now(&self) -> Requests {
-        *self.sum.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.sum)
     }
 
     fn add(&self, last: &mut Option<RequestCount>, read: Result<RequestCount, ProfileError>) {
-        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = lock(&self.sum);
         let Ok(count) = read else {
             sum.failed_reads += 1;
             return;

@@ -5,12 +5,13 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use perpacket_http::request::{Method, ParsedHead, parse_request};
 use perpacket_http::target::split_query;
+use perpacket_linux::mailbox::lock;
 
 use crate::status::Failure;
 
@@ -125,14 +126,10 @@ pub fn serve(
 struct Connections(Arc<Mutex<VecDeque<Arc<TcpStream>>>>);
 
 impl Connections {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<TcpStream>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a connection. If there is no room, the oldest ends.
     fn add(&self, stream: TcpStream) -> Arc<TcpStream> {
         let stream = Arc::new(stream);
-        let mut open = self.lock();
+        let mut open = lock(&self.0);
         if open.len() >= CONNECTIONS
             && let Some(oldest) = open.pop_front()
         {
@@ -144,7 +141,7 @@ impl Connections {
     }
 
     fn remove(&self, stream: &Arc<TcpStream>) {
-        self.lock().retain(|open| !Arc::ptr_eq(open, stream));
+        lock(&self.0).retain(|open| !Arc::ptr_eq(open, stream));
     }
 }
 
@@ -255,7 +252,10 @@ mod tests {
 
     #[test]
     fn an_endpoint_has_an_address_a_port_and_a_path() {
-        let parsed = |text: &str| text.parse::<Endpoint>().map(|found| found.to_string());
+        let parsed = |text: &str| {
+            text.parse::<Endpoint>()
+                .map(|endpoint| endpoint.to_string())
+        };
         assert_eq!(parsed("127.0.0.1:9430").unwrap(), "127.0.0.1:9430/metrics");
         assert_eq!(parsed("[::1]:1/m").unwrap(), "[::1]:1/m");
         for wrong in ["9430", "localhost", "127.0.0.1:9430/", "127.0.0.1:1/a b"] {

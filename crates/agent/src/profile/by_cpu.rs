@@ -117,7 +117,7 @@ fn line(text: &mut String, row: &Processor) {
         let _ = write!(text, "{:>12}", shown(value(row)));
     }
     let mut layers: Vec<_> = row.layers.0.iter().collect();
-    layers.sort_by(|one, other| other.1.total_cmp(&one.1));
+    layers.sort_by(|a, b| b.1.total_cmp(&a.1));
     let largest: Vec<_> = layers
         .into_iter()
         .take(LAYERS)
@@ -157,7 +157,7 @@ fn outliers(mut rows: Vec<&Processor>) -> Vec<&Processor> {
         let of_packets = (row.packet_share - packets).abs();
         (row.run_share - busy).abs().max(of_packets)
     };
-    rows.sort_by(|one, other| distance(other).total_cmp(&distance(one)));
+    rows.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
     rows.truncate(OUTLIERS);
     rows.sort_by_key(|row| row.cpu);
     rows

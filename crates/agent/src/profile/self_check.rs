@@ -67,7 +67,7 @@ impl Check {
         let found_us = differences_us.iter().sum::<f64>() / n;
         let squares: f64 = differences_us
             .iter()
-            .map(|one| (one - found_us).powi(2))
+            .map(|cost| (cost - found_us).powi(2))
             .sum();
         let error_us = (squares / (n - 1.0) / n).sqrt();
         let half_us = student_t_975(differences_us.len() - 1) * error_us;
@@ -155,7 +155,7 @@ pub(super) fn run(spec: &Spec, stop: &AtomicBool, output: &Output) -> Result<Sta
         check.found_us, check.low_us, check.high_us
     ));
     Err(failure.with_hint(
-        "one interval in twenty misses the true time, and a busy machine makes intervals wide: run \
+        "cost interval in twenty misses the true time, and a busy machine makes intervals wide: run \
          the check again on a quiet machine; if it fails again, do not trust profiles of this \
          machine",
     ))
@@ -298,7 +298,7 @@ mod tests {
     fn a_time_outside_the_interval_or_with_a_wide_interval_is_not_found() {
         let close = [19.5, 20.5, 20.1, 19.8, 20.2, 19.9];
         assert!(Check::new(&close, 1).is_found);
-        let short = close.map(|one| one - 4.0);
+        let short = close.map(|cost| cost - 4.0);
         assert!(!Check::new(&short, 1).is_found);
         let scattered = [2.0, 38.0, 5.0, 35.0, 20.0, 20.0];
         assert!(!Check::new(&scattered, 1).is_found);

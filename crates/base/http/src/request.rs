@@ -315,25 +315,7 @@ fn is_host(value: &[u8]) -> bool {
 /// A byte of a registered name: unreserved, `%` or a sub-delimiter (RFC 3986, appendix A).
 #[inline]
 fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'.'
-                | b'_'
-                | b'~'
-                | b'%'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-        )
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte)
 }
 
 /// A `Content-Length`: only digits, no sign and no list.

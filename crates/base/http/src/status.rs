@@ -1,14 +1,16 @@
 //! Status codes with their reason phrases (RFC 9110, section 15).
 
+/// Declares a type of status codes with their reason phrases.
+#[macro_export]
 macro_rules! statuses {
-    ($($name:ident $code:literal $reason:literal)+) => {
-        /// A status code that the servers of this workspace send.
+    ($(#[$meta:meta])* $type:ident $($name:ident $code:literal $reason:literal)+) => {
+        $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Status {
+        pub enum $type {
             $(#[doc = concat!($code, " ", $reason)] $name,)+
         }
 
-        impl Status {
+        impl $type {
             /// All codes, in ascending order. `status as usize` is the index of a status.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
@@ -26,6 +28,8 @@ macro_rules! statuses {
 }
 
 statuses! {
+    /// A status code that the servers of this workspace send.
+    Status
     Ok 200 "OK"
     PartialContent 206 "Partial Content"
     MovedPermanently 301 "Moved Permanently"

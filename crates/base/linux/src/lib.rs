@@ -12,9 +12,10 @@
 //! | [`cpus`] | CPU lists, such as `0-3,8` |
 //! | [`descriptors`] | the limit of open files |
 //! | [`emulator`] | calls to the plugin of an emulator, from inside its machine |
-//! | [`epoll`] | waits of epoll |
+//! | [`epoll`] | epoll, with waits in nanoseconds |
 //! | [`ethtool`] | the counters of network drivers |
 //! | [`interface`] | network interfaces and TAP devices |
+//! | [`mailbox`] | a queue with a descriptor that wakes its receiver |
 //! | [`mapped_file`] | files that only the kernel reads |
 //! | [`memory`] | anonymous memory, private or shared with forked processes |
 //! | [`namespace`] | network namespaces |
@@ -40,6 +41,7 @@ pub mod emulator;
 pub mod epoll;
 pub mod ethtool;
 pub mod interface;
+pub mod mailbox;
 pub mod mapped_file;
 pub mod memory;
 pub mod namespace;

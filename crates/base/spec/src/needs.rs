@@ -26,7 +26,10 @@ pub fn check(schema: &Value, matches: &ArgMatches) -> Result<(), SpecError> {
         if let Some(text) = property["x-needs"].as_str() {
             let (conditions, why) = conditions(text);
             if !conditions.iter().any(|condition| holds(&condition)) {
-                let names: Vec<String> = conditions.iter().map(|one| one.name(schema)).collect();
+                let names: Vec<String> = conditions
+                    .iter()
+                    .map(|condition| condition.name(schema))
+                    .collect();
                 return Err(refusal(key, "without", &names.join(" or "), why));
             }
         }
@@ -59,7 +62,10 @@ fn refusal(key: &str, relation: &str, names: &str, why: &str) -> SpecError {
 /// The words of a condition in the help: `--workload surge`.
 pub fn words(text: &str, schema: &Value) -> String {
     let (conditions, _) = conditions(text);
-    let names: Vec<String> = conditions.iter().map(|one| one.name(schema)).collect();
+    let names: Vec<String> = conditions
+        .iter()
+        .map(|condition| condition.name(schema))
+        .collect();
     names.join(" or ")
 }
 

@@ -306,8 +306,8 @@ mod tests {
         let (read, refused) = rows(kind);
         for (text, value) in read {
             let expected = value.as_float().or(value.as_integer().map(|n| n as f64));
-            let found = text.parse::<T>().map(&number);
-            assert_eq!(found.ok(), expected, "{kind} {text}");
+            let parsed = text.parse::<T>().map(&number);
+            assert_eq!(parsed.ok(), expected, "{kind} {text}");
         }
         for text in refused {
             assert!(text.parse::<T>().is_err(), "{kind} {text}");

@@ -40,8 +40,8 @@ impl Host {
         let (tasks, received) = mpsc::channel::<Task>();
         let (ready, entered) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let made = perpacket_linux::namespace::create();
-            ready.send(made.map(|()| gettid())).unwrap();
+            let created = perpacket_linux::namespace::create();
+            ready.send(created.map(|()| gettid())).unwrap();
             for task in received {
                 task();
             }

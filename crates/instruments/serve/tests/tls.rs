@@ -24,10 +24,10 @@ struct Secured {
 
 fn secured(spec: Spec, resumption: Switch) -> Secured {
     let keys = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (keys.path().join("cert.pem"), keys.path().join("key.pem"));
-    fs::write(&certificate, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::write(&certificate, generated.cert.pem()).unwrap();
+    fs::write(&key, generated.signing_key.serialize_pem()).unwrap();
     let server = Started::new(Spec {
         tls_cert: Some(certificate.clone()),
         tls_key: Some(key),

@@ -81,8 +81,8 @@ fn show_config_prints_a_file_that_config_accepts() {
 #[test]
 fn the_self_test_of_the_search_passes() {
     let report = json(&agent("route self-test --capacity 123456 --format json"));
-    let found = report["throughput_pps"].as_f64().unwrap();
-    assert!((120_000.0..=123_457.0).contains(&found), "{found}");
+    let throughput = report["throughput_pps"].as_f64().unwrap();
+    assert!((120_000.0..=123_457.0).contains(&throughput), "{report}");
 }
 
 #[test]

@@ -75,13 +75,13 @@ fn run(program: &str, arguments: &[&str]) -> String {
 /// Whether a program is installed.
 fn has(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
-    let found = path
+    let exists = path
         .split(':')
         .any(|folder| Path::new(folder).join(program).exists());
-    if !found {
+    if !exists {
         skip("peers", format_args!("{program} is not installed"));
     }
-    found
+    exists
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -247,7 +247,7 @@ fn root_becomes_nobody_and_reads_no_private_file() {
             .find(|line| line.starts_with("Uid:"))
             .unwrap();
         assert!(
-            uids.split_whitespace().skip(1).all(|one| one == uid),
+            uids.split_whitespace().skip(1).all(|shown| shown == uid),
             "{uids}"
         );
         let url = format!("{}/stream-00000.ts", served.url);
@@ -422,8 +422,8 @@ fn ffmpeg_decodes_video_and_audio_of_real_files() {
 fn our_clients_play_from_gstreamers_server() {
     let python = "/usr/bin/python3";
     let bindings = "import gi; gi.require_version('GstRtspServer', '1.0')";
-    let found = Command::new(python).args(["-c", bindings]).output();
-    if !found.is_ok_and(|output| output.status.success()) {
+    let imported = Command::new(python).args(["-c", bindings]).output();
+    if !imported.is_ok_and(|output| output.status.success()) {
         skip("peers", "GStreamer's server has no Python bindings");
         return;
     }

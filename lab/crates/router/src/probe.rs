@@ -270,11 +270,11 @@ impl Probe {
             addresses(&ordinary, broadcast),
             malformed(&ordinary),
         ];
-        let made = templates
+        let cases = templates
             .iter()
             .flatten()
             .filter_map(|template| self.case(ingress, template));
-        made.collect()
+        cases.collect()
     }
 
     /// Builds a case. Its IP identification is unique, so that the probe recognizes related frames.

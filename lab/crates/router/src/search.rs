@@ -382,33 +382,29 @@ mod tests {
         assert!(!result.generator_limited);
     }
 
-    #[test]
-    fn a_generator_that_is_too_fast_or_too_slow_does_not_achieve_the_rate() {
-        let outcome = |duration_s| TrialOutcome {
+    /// A trial of 100 frames in a second.
+    fn outcome(received: u64, not_counted: u64, duration_s: f64) -> TrialOutcome {
+        TrialOutcome {
             planned: 100,
             sent: 100,
-            received: 100,
-            not_counted: 0,
+            received,
+            not_counted,
             out_of_order: None,
             planned_s: 1.0,
             duration_s,
-        };
-        assert!(outcome(1.005).achieved_rate());
-        assert!(!outcome(0.1).achieved_rate() && !outcome(1.1).achieved_rate());
+        }
+    }
+
+    #[test]
+    fn a_generator_that_is_too_fast_or_too_slow_does_not_achieve_the_rate() {
+        for (duration_s, achieved) in [(1.005, true), (0.1, false), (1.1, false)] {
+            assert_eq!(outcome(100, 0, duration_s).achieved_rate(), achieved);
+        }
     }
 
     #[test]
     fn frames_that_the_receiver_had_no_room_for_are_not_loss() {
-        let outcome = TrialOutcome {
-            planned: 100,
-            sent: 100,
-            received: 90,
-            not_counted: 10,
-            out_of_order: None,
-            planned_s: 1.0,
-            duration_s: 1.0,
-        };
-        assert_eq!(outcome.loss(), 0.0);
+        assert_eq!(outcome(90, 10, 1.0).loss(), 0.0);
     }
 
     #[test]

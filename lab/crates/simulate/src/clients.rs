@@ -167,7 +167,7 @@ impl Clients {
         /// in a hundred.
         const CANDIDATES: usize = 256;
         let mut session = SessionRequests::default();
-        let mut chosen = None;
+        let mut middle = None;
         let (mut seen, mut bytes_seen) = (0, 0.0);
         while seen < CANDIDATES {
             let Some(source) = &mut self.source else {
@@ -179,12 +179,12 @@ impl Clients {
                 let bytes = f64::from(request.response_bytes.max(1));
                 bytes_seen += bytes;
                 if uniform(&mut self.random) * bytes_seen < bytes {
-                    chosen = Some((session.clone(), index));
+                    middle = Some((session.clone(), index));
                 }
             }
         }
         let left = uniform(&mut self.random);
-        if let Some((session, first)) = chosen {
+        if let Some((session, first)) = middle {
             let bytes = f64::from(session[first].response_bytes) * left;
             let client = &mut self.slots[slot.0 as usize];
             (client.first, client.next) = (first, first);

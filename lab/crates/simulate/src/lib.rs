@@ -34,8 +34,7 @@ mod workload;
 
 pub use error::ConfigurationError;
 pub use explanation::{Explanation, NicWork, OperationCost, QueueWait};
-pub use outcome::{
-    Delays, HostCycles, LayerPerPacket, Messages, OnNic, Outcome, SCHEMA, Statistics,
-};
+pub use measure::Statistics;
+pub use outcome::{Delays, HostCycles, LayerPerPacket, Messages, OnNic, Outcome, SCHEMA};
 pub use simulation::{Interrupted, Progress, RunError, Simulated, Simulation};
 pub use timeline::Timeline;

@@ -2,6 +2,7 @@
 //! covers the whole run.
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 use crate::host::cost::{Cost, Costs};
 use crate::host::footprint::Operation;
@@ -84,20 +85,21 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, DAY_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
 }
 
-/// Mean and percentiles of a duration, in nanoseconds; `None` without samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+/// The mean and percentiles of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Statistics {
     pub mean: f64,
     pub median: f64,
     pub p99: f64,
 }
 
-impl Summary {
-    fn of(histogram: &Histogram<u64>) -> Option<Self> {
+impl Statistics {
+    /// Those of a histogram of nanoseconds, in another unit. `None` without samples.
+    fn of(histogram: &Histogram<u64>, unit_ns: f64) -> Option<Self> {
         (!histogram.is_empty()).then(|| Self {
-            mean: histogram.mean(),
-            median: histogram.value_at_quantile(0.5) as f64,
-            p99: histogram.value_at_quantile(0.99) as f64,
+            mean: histogram.mean() / unit_ns,
+            median: histogram.value_at_quantile(0.5) as f64 / unit_ns,
+            p99: histogram.value_at_quantile(0.99) as f64 / unit_ns,
         })
     }
 }
@@ -156,16 +158,6 @@ impl Measure {
         self.waits[queue as usize]
     }
 
-    /// A frame has reached the NIC or left it for the wire.
-    pub const fn packet(&mut self) {
-        self.packets += 1;
-    }
-
-    /// TCP on the NIC has processed a frame.
-    pub const fn nic_packet(&mut self) {
-        self.nic_packets += 1;
-    }
-
     /// A frame to the server was dropped.
     pub const fn dropped_to_server(&mut self) {
         self.drops += 1;
@@ -207,13 +199,12 @@ impl Measure {
         integral as f64 / now.since(self.since).0.max(1) as f64
     }
 
-    /// Summaries of send delay, receive delay and response time.
-    pub fn summaries(&self) -> [Option<Summary>; 3] {
+    /// Delays of sent and of received packets in microseconds, and response times in milliseconds.
+    pub fn statistics(&self) -> [Option<Statistics>; 3] {
         [
-            &self.send_delay_ns,
-            &self.receive_delay_ns,
-            &self.response_ns,
+            Statistics::of(&self.send_delay_ns, 1e3),
+            Statistics::of(&self.receive_delay_ns, 1e3),
+            Statistics::of(&self.response_ns, 1e6),
         ]
-        .map(Summary::of)
     }
 }

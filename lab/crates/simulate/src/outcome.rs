@@ -8,7 +8,7 @@ use crate::context::Event;
 use crate::engine::Engine;
 use crate::host::cost::Cost;
 use crate::host::footprint::Operation;
-use crate::measure::Summary;
+use crate::measure::Statistics;
 
 /// Version of this format.
 pub const SCHEMA: u32 = 1;
@@ -100,14 +100,6 @@ pub struct Delays {
     pub receive: Option<Statistics>,
 }
 
-/// The mean and percentiles of a distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Statistics {
-    pub mean: f64,
-    pub median: f64,
-    pub p99: f64,
-}
-
 /// Messages from the NIC to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Messages {
@@ -124,16 +116,6 @@ pub struct OnNic {
     pub last: u32,
 }
 
-impl Statistics {
-    fn scaled(summary: Summary, unit_ns: f64) -> Self {
-        Self {
-            mean: summary.mean / unit_ns,
-            median: summary.median / unit_ns,
-            p99: summary.p99 / unit_ns,
-        }
-    }
-}
-
 impl Outcome {
     /// The result of a run at the end of its window.
     pub(crate) fn new(engine: &Engine, configuration: &str, seed: u64, events: u64) -> Self {
@@ -144,8 +126,7 @@ impl Outcome {
         let cycles = host_cycles(engine, window_s);
         let elapsed = window_s * engine.host.cpu().cycles_per_second();
         let busy = (cycles.user + cycles.kernel).max(1);
-        let [send, receive, response] = measure.summaries();
-        let in_us = |summary| Statistics::scaled(summary, 1e3);
+        let [send, receive, response_ms] = measure.statistics();
         let is_web = engine.host.is_web_server();
         let handed_off = measure.handed_off as f64 / measure.established as f64;
         Self {
@@ -165,11 +146,8 @@ impl Outcome {
             host_cycles: cycles,
             stack_share: stack_cycles(engine) as f64 / busy as f64,
             layers: layers(engine),
-            host_packet_delay_us: Delays {
-                send: send.map(in_us),
-                receive: receive.map(in_us),
-            },
-            response_ms: response.map(|summary| Statistics::scaled(summary, 1e6)),
+            host_packet_delay_us: Delays { send, receive },
+            response_ms,
             drops: measure.drops,
             retransmissions: measure.retransmissions,
             timeouts: measure.timeouts,

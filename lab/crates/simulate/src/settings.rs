@@ -6,7 +6,6 @@ use serde::Deserialize;
 use crate::error::ConfigurationError;
 use crate::parameters::ParameterSet;
 use crate::tcp;
-use crate::time::Span;
 
 /// The processor and its memory: `machine.*`.
 #[derive(Clone, Debug, Deserialize)]
@@ -90,37 +89,6 @@ impl Machine {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Network {
     pub added_latency_ms: f64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Tcp {
-    mss_bytes: u32,
-    send_buffer_bytes: u32,
-    receive_buffer_bytes: u32,
-    initial_window_segments: u32,
-    minimum_rto_ms: f64,
-    rto_slop_ms: f64,
-    maximum_rto_ms: f64,
-    syn_rto_ms: f64,
-    delayed_ack: bool,
-    delayed_ack_ms: f64,
-}
-
-impl Tcp {
-    pub fn settings(&self) -> tcp::Settings {
-        tcp::Settings {
-            mss_bytes: self.mss_bytes,
-            send_buffer_bytes: self.send_buffer_bytes,
-            receive_buffer_bytes: self.receive_buffer_bytes,
-            initial_window_segments: self.initial_window_segments,
-            minimum_rto: Span::from_ms(self.minimum_rto_ms),
-            rto_slop: Span::from_ms(self.rto_slop_ms),
-            maximum_rto: Span::from_ms(self.maximum_rto_ms),
-            syn_rto: Span::from_ms(self.syn_rto_ms),
-            delayed_ack: self.delayed_ack.then(|| Span::from_ms(self.delayed_ack_ms)),
-        }
-    }
 }
 
 /// The offload NIC: `nic.*`.
@@ -309,11 +277,10 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub fn read(parameters: &ParameterSet) -> Result<Self, ConfigurationError> {
-        let tcp: Tcp = parameters.section("tcp")?;
         let settings = Self {
             machine: parameters.section("machine")?,
             network: parameters.section("network")?,
-            tcp: tcp.settings(),
+            tcp: parameters.section("tcp")?,
             nic: parameters.section("nic")?,
             selection: parameters.section("selection")?,
             host: parameters.section("host")?,
@@ -321,13 +288,13 @@ impl Settings {
             client: parameters.section("client")?,
             run: parameters.section("run")?,
         };
-        settings.check_host_side(&tcp)?;
+        settings.check_host_side()?;
         settings.check_nic()?;
         Ok(settings)
     }
 
-    fn check_host_side(&self, tcp: &Tcp) -> Result<(), ConfigurationError> {
-        let server = &self.server;
+    fn check_host_side(&self) -> Result<(), ConfigurationError> {
+        let (server, tcp) = (&self.server, &self.tcp);
         // A partial segment may stay in the send buffer until the server writes more. So the server
         // must not wait for more room than this.
         let most_room = (tcp.send_buffer_bytes.saturating_sub(tcp.mss_bytes)).max(1);

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use perpacket_linux::mailbox::lock;
 
 use crate::error::LoadError;
 
@@ -73,7 +75,7 @@ impl RequestLog {
     }
 
     fn write_buffer(&mut self) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         self.failed |= file.write_all(&self.buffer).is_err();
         self.buffer.clear();
     }
@@ -84,7 +86,7 @@ impl RequestLog {
     /// This or an earlier write failed.
     pub(crate) fn finish(&mut self) -> Result<(), LoadError> {
         self.write_buffer();
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         let flushed = file.flush();
         let result = match self.failed {
             true => Err(std::io::ErrorKind::WriteZero.into()),

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perpacket_load::http::Report;
 
 use crate::server::Server;
-use crate::{load, spec};
 
 /// A page with a hidden field and a cookie, and a form that requires both.
 const SHOP: &str = r#"
@@ -64,7 +63,7 @@ fn walk(server: &Server, file: &Path, session: &str, clients: u32, each: Option<
     let each = each.map_or(String::new(), |each| format!("--each {each}"));
     let file = file.display();
     let options = format!("--application {file} --clients {clients} --requests 200 {each}");
-    load(spec(&server.url("/"), &options))
+    server.load("/", &options)
 }
 
 #[test]

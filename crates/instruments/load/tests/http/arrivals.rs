@@ -9,15 +9,12 @@ use std::time::Duration;
 use perpacket_load::http::run;
 
 use crate::server::{Server, response};
-use crate::{load, spec};
+use crate::spec;
 
 #[test]
 fn a_closed_loop_counts_every_response_once() {
     let server = Server::of_bytes(700);
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 4 --requests 500 --threads 2",
-    ));
+    let report = server.load("/file", "--connections 4 --requests 500 --threads 2");
     assert_eq!(
         (report.requests, report.unfinished, report.errors.len()),
         (500, 0, 0)
@@ -45,10 +42,7 @@ fn a_frozen_server_shows_in_the_response_times_and_not_in_the_median_service_tim
             server.freeze(Duration::from_millis(800));
         })
     };
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 16 --rate 400.0 --duration 4s",
-    ));
+    let report = server.load("/file", "--connections 16 --rate 400.0 --duration 4s");
     freezer.join().unwrap();
     let pair = report.latency_us;
     // On every machine, a request that starts at the begin of the freeze waits for the end of the
@@ -63,10 +57,7 @@ fn a_frozen_server_shows_in_the_response_times_and_not_in_the_median_service_tim
 #[test]
 fn a_fractional_rate_is_accepted() {
     let server = Server::of_bytes(10);
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 4 --rate 2.5 --duration 2s",
-    ));
+    let report = server.load("/file", "--connections 4 --rate 2.5 --duration 2s");
     // Arrivals at 0, 0.4, 0.8, 1.2 and 1.6 s.
     let arrived = report.requests + report.unsent + report.unfinished;
     assert_eq!(arrived, 5);
@@ -78,10 +69,7 @@ fn arrivals_without_a_free_connection_are_counted_as_unsent() {
         thread::sleep(Duration::from_millis(200));
         stream.write_all(&response(b"late")).is_ok()
     });
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 2 --rate 100.0 --duration 1s",
-    ));
+    let report = server.load("/file", "--connections 2 --rate 100.0 --duration 1s");
     assert_eq!(report.requests + report.unsent + report.unfinished, 100);
     assert!(report.unsent > 80, "{}", report.unsent);
     assert!(
@@ -99,10 +87,10 @@ fn nothing_in_the_warm_up_counts() {
         counter.fetch_add(1, Ordering::SeqCst);
         stream.write_all(&response(b"x")).is_ok()
     });
-    let report = load(spec(
-        &server.url("/file"),
+    let report = server.load(
+        "/file",
         "--connections 4 --rate 100.0 --warmup 500ms --duration 500ms",
-    ));
+    );
     let answered = answered.load(Ordering::SeqCst);
     assert!(report.requests < answered, "{} {answered}", report.requests);
     assert!(report.duration_s <= 0.5, "{}", report.duration_s);
@@ -111,10 +99,10 @@ fn nothing_in_the_warm_up_counts() {
 #[test]
 fn each_arriving_session_has_its_own_connection() {
     let server = Server::of_bytes(10);
-    let report = load(spec(
-        &server.url("/file"),
+    let report = server.load(
+        "/file",
         "--connections 8 --sessions-rate 40.0 --requests-per-connection 3 --duration 990ms",
-    ));
+    );
     assert_eq!(report.connections_opened + report.unsent, 40);
     // Each session has three requests, unless the end of the run cut it off.
     assert!(
@@ -145,15 +133,9 @@ fn memory_does_not_grow_with_the_run() {
         status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     };
     let server = Server::of_bytes(10);
-    load(spec(
-        &server.url("/file"),
-        "--connections 4 --duration 500ms",
-    ));
+    server.load("/file", "--connections 4 --duration 500ms");
     let before = resident();
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 4 --duration 1500ms",
-    ));
+    let report = server.load("/file", "--connections 4 --duration 1500ms");
     let grown = resident().saturating_sub(before);
     assert!(report.requests > 100, "{}", report.requests);
     // Storing one time per request would need 8 bytes each. The limit is generous, because other

@@ -10,7 +10,7 @@ use perpacket_load::LoadError;
 use perpacket_load::http::run;
 
 use crate::server::{Server, response};
-use crate::{load, spec};
+use crate::spec;
 
 #[test]
 fn the_report_of_a_server_that_dies_contains_its_earlier_responses() {
@@ -23,10 +23,7 @@ fn the_report_of_a_server_that_dies_contains_its_earlier_responses() {
         })
     };
     // The load lasts an hour, but without a server the run ends long before that.
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 8 --duration 3600s",
-    ));
+    let report = server.load("/file", "--connections 8 --duration 3600s");
     killer.join().unwrap();
     assert!(report.duration_s < 3600.0, "{}", report.duration_s);
     assert!(
@@ -64,7 +61,7 @@ fn errors_of(bytes: &'static [u8], expected: &str) {
         stream.write_all(bytes).unwrap();
         false
     });
-    let report = load(spec(&server.url("/file"), "--connections 2 --requests 10"));
+    let report = server.load("/file", "--connections 2 --requests 10");
     assert_eq!(
         report.errors.get(expected),
         Some(&10),
@@ -103,7 +100,7 @@ fn a_reset_and_a_time_out_are_counted_separately() {
         // A socket that is dropped with unread data and no linger sends a reset.
         false
     });
-    let report = load(spec(&server.url("/file"), "--connections 1 --requests 3"));
+    let report = server.load("/file", "--connections 1 --requests 3");
     let resets = report.errors.get("reset").copied().unwrap_or(0);
     let closed = report.errors.get("closed").copied().unwrap_or(0);
     assert_eq!(resets + closed, 3, "{:?}", report.errors);
@@ -111,10 +108,7 @@ fn a_reset_and_a_time_out_are_counted_separately() {
         thread::sleep(Duration::from_secs(2));
         false
     });
-    let report = load(spec(
-        &silent.url("/file"),
-        "--connections 2 --requests 2 --timeout 200ms",
-    ));
+    let report = silent.load("/file", "--connections 2 --requests 2 --timeout 200ms");
     assert_eq!(
         report.errors.get("timed_out"),
         Some(&2),
@@ -132,7 +126,7 @@ fn a_server_that_closes_an_idle_connection_causes_no_error() {
         stream.write_all(&response(b"x")).is_ok()
             && requests.fetch_add(1, Ordering::SeqCst) % 3 != 2
     });
-    let report = load(spec(&server.url("/file"), "--connections 1 --requests 60"));
+    let report = server.load("/file", "--connections 1 --requests 60");
     assert_eq!(
         (report.requests, report.errors.len()),
         (60, 0),
@@ -157,10 +151,7 @@ fn the_notes_name_a_missing_server_instead_of_busy_connections() {
             server.kill();
         })
     };
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 4 --rate 500.0 --duration 60s",
-    ));
+    let report = server.load("/file", "--connections 4 --rate 500.0 --duration 60s");
     killer.join().unwrap();
     assert!(report.server_gone_s.is_some());
     let notes = report.notes.join("\n");
@@ -177,7 +168,7 @@ fn a_load_of_failures_only_has_failed_and_names_the_errors() {
         let text = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(text).is_ok()
     });
-    let report = load(spec(&server.url("/file"), "--connections 2 --requests 10"));
+    let report = server.load("/file", "--connections 2 --requests 10");
     assert_eq!((report.requests, report.sound), (10, 0));
     let failure = report.failure().unwrap();
     assert!(
@@ -195,7 +186,7 @@ fn a_load_with_one_good_response_has_not_failed() {
             _ => false,
         },
     );
-    let report = load(spec(&server.url("/file"), "--connections 1 --requests 5"));
+    let report = server.load("/file", "--connections 1 --requests 5");
     assert_eq!(report.sound, 1, "{:?}", report.errors);
     assert!(!report.errors.is_empty() && report.failure().is_none());
 }
@@ -206,10 +197,7 @@ fn a_load_without_a_response_has_failed() {
         thread::sleep(Duration::from_secs(2));
         false
     });
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 2 --duration 500ms",
-    ));
+    let report = server.load("/file", "--connections 2 --duration 500ms");
     assert_eq!((report.requests, report.errors.len()), (0, 0));
     assert!(report.failure().unwrap().contains("to 2 requests"));
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use perpacket_load::http::run;
 
 use crate::server::{Server, response};
-use crate::{load, spec};
+use crate::spec;
 
 /// Writes a log of `lines`. Returns its directory, which is deleted when dropped, and the path of
 /// the log.
@@ -46,13 +46,13 @@ fn a_log_is_replayed_at_its_times_with_one_connection_per_session() {
         let close = head.contains("Connection: close");
         stream.write_all(&response(b"0123456789")).is_ok() && !close
     });
-    let report = load(spec(
-        &server.url("/"),
+    let report = server.load(
+        "/",
         &format!(
             "--connections 8 --speed 20.0 --replay {} --spread none",
             path.display()
         ),
-    ));
+    );
     let trace = report.trace.unwrap();
     assert_eq!(
         (
@@ -87,15 +87,16 @@ fn the_shards_of_a_log_contain_every_request_once() {
     let (_directory, path) = log(&lines.collect::<String>());
     let server = Server::of_bytes(10);
     let requests = (0..3).map(|index| {
-        load(spec(
-            &server.url("/"),
-            &format!(
-                "--connections 9 --speed 100.0 --replay {} --spread none --shard {}/3",
-                path.display(),
-                index + 1
-            ),
-        ))
-        .requests
+        server
+            .load(
+                "/",
+                &format!(
+                    "--connections 9 --speed 100.0 --replay {} --spread none --shard {}/3",
+                    path.display(),
+                    index + 1
+                ),
+            )
+            .requests
     });
     assert_eq!(requests.collect::<Vec<_>>(), [10, 10, 10]);
 }
@@ -131,10 +132,10 @@ fn six_requests() -> String {
 fn a_log_without_its_times_is_replayed_once_with_a_note() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
-    let report = load(spec(
-        &server.url("/"),
+    let report = server.load(
+        "/",
         &format!("--connections 64 --replay {} --speed max", path.display()),
-    ));
+    );
     assert_eq!((report.requests, report.errors.len()), (6, 0));
     assert_eq!(report.trace.as_ref().unwrap().begun, 6);
     let notes = report.notes.join("\n");
@@ -145,13 +146,13 @@ fn a_log_without_its_times_is_replayed_once_with_a_note() {
 fn a_replay_that_ends_early_reports_its_progress() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
-    let report = load(spec(
-        &server.url("/"),
+    let report = server.load(
+        "/",
         &format!(
             "--connections 1 --replay {} --speed max --requests 4",
             path.display()
         ),
-    ));
+    );
     assert_eq!(report.requests, 4);
     let notes = report.notes.join("\n");
     assert!(notes.contains("after 4 of the log's 6 requests"), "{notes}");
@@ -161,13 +162,13 @@ fn a_replay_that_ends_early_reports_its_progress() {
 fn a_repeated_log_lasts_until_the_end_of_the_run_with_a_note() {
     let (_directory, path) = log(&six_requests());
     let server = Server::of_bytes(1);
-    let report = load(spec(
-        &server.url("/"),
+    let report = server.load(
+        "/",
         &format!(
             "--connections 2 --replay {} --speed max --repeat --requests 15",
             path.display()
         ),
-    ));
+    );
     assert_eq!(report.requests, 15);
     let notes = report.notes.join("\n");
     assert!(notes.contains("6 requests were sent 2.5 times"), "{notes}");
@@ -183,10 +184,10 @@ fn rejected_lines_are_listed_with_number_and_reason() {
     ];
     let (_directory, path) = log(&lines.concat());
     let server = Server::of_bytes(1);
-    let report = load(spec(
-        &server.url("/"),
+    let report = server.load(
+        "/",
         &format!("--connections 1 --replay {} --speed max", path.display()),
-    ));
+    );
     let trace = report.trace.as_ref().unwrap();
     let numbers: Vec<u64> = trace
         .rejected_lines
@@ -206,10 +207,10 @@ fn a_redirect_that_the_log_recorded_is_expected() {
         let text = b"HTTP/1.1 301 Moved Permanently\r\nLocation: /new\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(text).is_ok()
     });
-    let report = load(spec(
-        &server.url("/"),
+    let report = server.load(
+        "/",
         &format!("--connections 1 --replay {} --speed max", path.display()),
-    ));
+    );
     assert_eq!((report.sound, report.errors.len()), (1, 0));
 }
 

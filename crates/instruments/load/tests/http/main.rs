@@ -24,3 +24,10 @@ pub fn load(spec: Spec) -> Report {
 pub fn spec(url: &str, options: &str) -> Spec {
     parse(&format!("{url} --threads 1 --timeout 600s {options}")).unwrap()
 }
+
+impl server::Server {
+    /// Runs a load on a path of the server to its end.
+    pub fn load(&self, path: &str, options: &str) -> Report {
+        load(spec(&self.url(path), options))
+    }
+}

@@ -6,7 +6,6 @@ use std::thread;
 use std::time::Duration;
 
 use crate::server::{Server, response};
-use crate::{load, spec};
 
 #[test]
 fn chunked_bodies_and_bodies_until_the_close_are_read() {
@@ -19,10 +18,10 @@ fn chunked_bodies_and_bodies_until_the_close_are_read() {
         stream.write_all(chunks).is_ok()
     });
     for version in ["1.0", "1.1"] {
-        let report = load(spec(
-            &server.url("/file"),
+        let report = server.load(
+            "/file",
             &format!("--connections 2 --requests 20 --http {version}"),
-        ));
+        );
         assert_eq!(
             (report.body_bytes, report.errors.len()),
             (100, 0),
@@ -43,10 +42,7 @@ fn a_body_with_another_digest_is_an_error() {
         };
         stream.write_all(&response(body)).is_ok()
     });
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 1 --requests 10 --check digest",
-    ));
+    let report = server.load("/file", "--connections 1 --requests 10 --check digest");
     assert_eq!(
         report.errors.get("changed_body"),
         Some(&1),
@@ -58,10 +54,7 @@ fn a_body_with_another_digest_is_an_error() {
 #[test]
 fn a_line_of_400_kilobits_carries_90_kilobytes_in_1_8_seconds() {
     let server = Server::of_bytes(90_000);
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 2 --requests 2 --line-speed 400000",
-    ));
+    let report = server.load("/file", "--connections 2 --requests 2 --line-speed 400000");
     // SPECweb99's 320,000 b/s. A busy machine may be slower, and then the connection does not
     // conform.
     let bps = report.body_bytes as f64 / 2.0 * 8.0 / report.duration_s;
@@ -81,10 +74,7 @@ fn connections_below_their_line_speed_do_not_conform() {
         thread::sleep(Duration::from_millis(300));
         stream.write_all(&response(&[b'x'; 1000])).is_ok()
     });
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 2 --line-speed 400000 --duration 1s",
-    ));
+    let report = server.load("/file", "--connections 2 --line-speed 400000 --duration 1s");
     assert_eq!(report.conforming, Some(0));
 }
 
@@ -95,7 +85,7 @@ fn every_status_is_counted_under_its_own_code() {
             let text = format!("HTTP/1.1 {status} Odd\r\nContent-Length: 0\r\n\r\n");
             stream.write_all(text.as_bytes()).is_ok()
         });
-        let report = load(spec(&server.url("/file"), "--connections 1 --requests 4"));
+        let report = server.load("/file", "--connections 1 --requests 4");
         let statuses: Vec<_> = report.statuses.into_iter().collect();
         assert_eq!(statuses, [(status, 4)]);
     }
@@ -113,7 +103,7 @@ fn redirecting(status: &'static str) -> Server {
 fn a_load_that_only_gets_redirects_has_failed_and_names_the_new_location() {
     for status in ["301 Moved Permanently", "307 Temporary Redirect"] {
         let server = redirecting(status);
-        let report = load(spec(&server.url("/file"), "--connections 2 --requests 10"));
+        let report = server.load("/file", "--connections 2 --requests 10");
         assert_eq!((report.requests, report.sound), (10, 0));
         assert_eq!(report.errors["unexpected_status"], 10);
         let failure = report.failure().unwrap();
@@ -126,7 +116,7 @@ fn a_load_that_only_gets_redirects_has_failed_and_names_the_new_location() {
 #[test]
 fn not_modified_is_not_a_redirect() {
     let server = redirecting("304 Not Modified");
-    let report = load(spec(&server.url("/file"), "--connections 2 --requests 10"));
+    let report = server.load("/file", "--connections 2 --requests 10");
     assert_eq!((report.sound, report.errors.len()), (10, 0));
     assert!(report.notes.is_empty(), "{:?}", report.notes);
 }

@@ -4,15 +4,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::server::{Server, response};
-use crate::{load, spec};
 
 #[test]
 fn a_file_of_another_size_than_the_workload_s_is_an_error() {
     let server = Server::of_bytes(5000);
-    let report = load(spec(
-        &server.url("/"),
-        "--connections 4 --requests 200 --workload webstone",
-    ));
+    let report = server.load("/", "--connections 4 --requests 200 --workload webstone");
     let short = report.errors.get("short_body").copied().unwrap_or(0);
     // Half of WebStone's requests are for 5 KB.
     assert!((60..140).contains(&short), "{short}");
@@ -31,10 +27,10 @@ fn specweb99_requests_its_files_with_its_operations() {
         let close = head.contains("Connection: close");
         stream.write_all(cookie.as_bytes()).is_ok() && !close
     });
-    let report = load(spec(
-        &server.url("/"),
+    let report = server.load(
+        "/",
         "--connections 20 --requests 2000 --workload specweb99 --dynamic --check none",
-    ));
+    );
     assert_eq!(
         (report.requests, report.errors.len()),
         (2000, 0),
@@ -69,10 +65,7 @@ fn conditional_requests_have_the_date_that_the_server_sent() {
         };
         stream.write_all(text.as_bytes()).is_ok()
     });
-    let report = load(spec(
-        &server.url("/file"),
-        "--connections 1 --requests 400 --conditional 0.5",
-    ));
+    let report = server.load("/file", "--connections 1 --requests 400 --conditional 0.5");
     // Half of 400, within four standard deviations. The first request is never conditional, because
     // the client has no date yet.
     assert!(
@@ -87,13 +80,13 @@ fn the_request_log_has_a_line_per_request() {
     let server = Server::of_bytes(10);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("requests.csv");
-    let report = load(spec(
-        &server.url("/file"),
+    let report = server.load(
+        "/file",
         &format!(
             "--connections 2 --requests 100 --threads 2 --request-log {}",
             path.display()
         ),
-    ));
+    );
     let text = std::fs::read_to_string(path).unwrap();
     assert_eq!(text.lines().count() as u64, report.requests + 1);
     let columns = text.lines().next().unwrap().split(',').count();
@@ -110,10 +103,10 @@ fn connections_use_the_given_source_addresses() {
             .insert(stream.peer_addr().unwrap().ip().to_string());
         stream.write_all(&response(b"x")).is_ok()
     });
-    load(spec(
-        &server.url("/file"),
+    server.load(
+        "/file",
         "--connections 6 --requests 40 --source 127.0.0.11-127.0.0.13",
-    ));
+    );
     let peers: Vec<_> = peers.lock().unwrap().iter().cloned().collect();
     assert_eq!(peers, ["127.0.0.11", "127.0.0.12", "127.0.0.13"]);
 }

@@ -5,7 +5,7 @@
 //! paths of existing files, so clients cannot choose keys to make the hash slow.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxBuildHasher;
 
@@ -13,7 +13,7 @@ use super::entry::{Body, Entry};
 use super::prebuilt::PrebuiltResponses;
 use crate::counters::Counters;
 use perpacket_http::coding::Coding;
-
+use perpacket_linux::mailbox::lock;
 /// Prebuilt responses have a budget of their own: the budget of the cache divided by this number.
 const PREBUILT_SHARE: u64 = 16;
 
@@ -146,9 +146,7 @@ impl CacheHandle {
         match self {
             Self::Own(cache) => action(cache),
             // A panic leaves the cache usable.
-            Self::Shared(cache) => {
-                action(&mut cache.lock().unwrap_or_else(PoisonError::into_inner))
-            }
+            Self::Shared(cache) => action(&mut lock(cache)),
         }
     }
 }

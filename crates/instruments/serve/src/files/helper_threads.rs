@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::event::{EventfdFlags, eventfd};
+use perpacket_linux::mailbox::{Mailbox, lock};
 
 use super::entry::{Entry, FileError};
 use crate::routes::cgi::CgiRequest;
@@ -59,51 +59,8 @@ pub enum JobResult {
     Page(Option<Vec<u8>>),
 }
 
-/// The results of a loop's jobs, and an eventfd that wakes the loop.
-#[derive(Debug)]
-pub struct JobResults {
-    wakeup: OwnedFd,
-    pending: Mutex<Vec<(u64, JobResult)>>,
-}
-
-impl JobResults {
-    /// No results yet.
-    ///
-    /// # Errors
-    /// No descriptor is free.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            wakeup: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            pending: Mutex::default(),
-        })
-    }
-
-    /// The descriptor that becomes readable when a result arrives.
-    pub fn wakeup(&self) -> BorrowedFd<'_> {
-        self.wakeup.as_fd()
-    }
-
-    /// Wakes the loop.
-    pub fn wake(&self) {
-        // The write fails only if the count is near 2^64, and then the descriptor is readable
-        // already.
-        let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
-    }
-
-    /// Removes and returns all results, with the tokens of their jobs.
-    pub fn drain(&self) -> Vec<(u64, JobResult)> {
-        // The read fails if nothing was written, and then there are no results.
-        let _ = rustix::io::read(&self.wakeup, &mut [0u8; 8]);
-        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn push(&self, token: u64, result: JobResult) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.push((token, result));
-        drop(pending);
-        self.wake();
-    }
-}
+/// The results of a loop's jobs, with the tokens of the jobs.
+pub type JobResults = Mailbox<(u64, JobResult)>;
 
 struct Queued {
     token: u64,
@@ -172,11 +129,7 @@ impl HelperThreads {
 impl JobSender {
     /// Sends a job. Its result arrives with `token`. Returns `false` if the queue is full.
     pub fn send(&self, token: u64, job: Job) -> bool {
-        let mut jobs = self
-            .queue
-            .jobs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&self.queue.jobs);
         if jobs.len() >= QUEUE {
             return false;
         }
@@ -193,26 +146,17 @@ impl JobSender {
 
 fn work(site: &Site, queue: &Queue, slot: usize) {
     let mut scratch = Vec::new();
+    let is_stopped = || queue.stop.load(Ordering::Relaxed);
     loop {
-        let mut jobs = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = loop {
-            if queue.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            match jobs.pop_front() {
-                Some(next) => break next,
-                None => {
-                    jobs = queue
-                        .filled
-                        .wait(jobs)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-            }
+        let jobs = lock(&queue.jobs);
+        let waiting = (queue.filled).wait_while(jobs, |jobs| jobs.is_empty() && !is_stopped());
+        let next = waiting.unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some(next) = next.filter(|_| !is_stopped()) else {
+            return;
         };
-        drop(jobs);
         site.counters[slot].cold_reads.add(1);
         let result = run_job(site, next.job, &mut scratch);
-        next.reply.push(next.token, result);
+        next.reply.post((next.token, result));
     }
 }
 

@@ -9,9 +9,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use perpacket_linux::mailbox::lock;
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::specweb99::Form;
@@ -74,7 +75,7 @@ impl PostLog {
             form.client % 10_000_000_000,
             file.path(),
         );
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         fcntl_lock(&*file, FlockOperation::LockExclusive)?;
         let result = append(&mut file, line.as_bytes());
         let unlocked = fcntl_lock(&*file, FlockOperation::Unlock);

@@ -94,12 +94,10 @@ impl FileName {
     }
 
     pub fn path(self) -> String {
-        let Self {
-            directory,
-            class,
-            file,
-        } = self;
-        format!("/file_set/dir{directory:05}/class{class}_{file}")
+        format!(
+            "/file_set/dir{:05}/class{}_{}",
+            self.directory, self.class, self.file
+        )
     }
 }
 

@@ -92,7 +92,7 @@ pub fn run(
         has_results: false,
     };
     this.epoll
-        .add(this.results.wakeup(), WAKEUP, EventFlags::IN)?;
+        .add(this.results.descriptor(), WAKEUP, EventFlags::IN)?;
     this.epoll.add(listener, LISTENER, EventFlags::IN)?;
     let coalesce = coalescing(this.handler.worker.site.spec.coalesce_us());
     let mut events = Vec::with_capacity(EVENTS);

@@ -21,6 +21,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use perpacket_linux::descriptors;
+use perpacket_linux::mailbox::lock;
 use perpacket_linux::memory::SharedTable;
 use rustix::thread::{Timespec, nanosleep};
 
@@ -182,7 +183,7 @@ impl Server {
         let cores = self.site.spec.cores();
         let first_fault = Mutex::new(None);
         let record = |fault| {
-            let mut first = first_fault.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut first = lock(&first_fault);
             first.get_or_insert(fault);
         };
         std::thread::scope(|scope| {

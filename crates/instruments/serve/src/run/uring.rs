@@ -91,7 +91,7 @@ pub fn run(
         has_results: false,
     };
     this.ring.accept(listener.as_fd());
-    this.ring.poll(this.results.wakeup());
+    this.ring.poll(this.results.descriptor());
     while !halt.load(Ordering::Relaxed) {
         this.run_once(this.limit())?;
     }
@@ -124,7 +124,7 @@ impl Loop<'_> {
         if std::mem::take(&mut self.has_results) {
             self.flush()?;
             self.apply_job_results();
-            self.ring.poll(self.results.wakeup());
+            self.ring.poll(self.results.descriptor());
         }
         let begin = Instant::now();
         for _ in 0..self.deferred.len() {

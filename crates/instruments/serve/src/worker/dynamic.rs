@@ -53,17 +53,11 @@ impl Worker {
                 if !self.work(microseconds, http) {
                     return Handled::Deferred;
                 }
-                let fields = Fields {
-                    content_type: TEXT,
-                    lines: "",
-                };
+                let fields = Fields(TEXT, "");
                 self.send_text(request, Status::Ok, b"done\n", fields, out);
             }
             Route::Bytes(bytes) => {
-                let fields = Fields {
-                    content_type: perpacket_http::content_type::OCTET_STREAM,
-                    lines: "",
-                };
+                let fields = Fields(perpacket_http::content_type::OCTET_STREAM, "");
                 self.count(Status::Ok);
                 self.head(request, Status::Ok, bytes, fields, out);
                 if request.method != Method::Head {
@@ -121,10 +115,7 @@ impl Worker {
         // Serializing fails only for maps whose keys are not strings. The report has no such map.
         let mut body = serde_json::to_vec(&self.site.reporter.report()).unwrap_or_default();
         body.push(b'\n');
-        let fields = Fields {
-            content_type: "application/json",
-            lines: "Cache-Control: no-store\r\n",
-        };
+        let fields = Fields("application/json", "Cache-Control: no-store\r\n");
         self.head(request, Status::Ok, body.len() as u64, fields, out);
         if request.method != Method::Head {
             out.text(|text| text.extend_from_slice(&body));
@@ -161,10 +152,7 @@ impl Worker {
         replacements: &[(u64, String)],
         out: &mut SendQueue,
     ) -> Handled {
-        let fields = Fields {
-            content_type: HTML,
-            lines,
-        };
+        let fields = Fields(HTML, lines);
         let length = top.len() as u64 + entry.version.size_bytes + PAGE_END.len() as u64;
         self.count(Status::Ok);
         self.head(request, Status::Ok, length, fields, out);
@@ -250,10 +238,7 @@ impl Worker {
         match page {
             None => self.send_status(request, Status::BadGateway, out),
             Some(page) => {
-                let fields = Fields {
-                    content_type: HTML,
-                    lines: "",
-                };
+                let fields = Fields(HTML, "");
                 self.send_text(request, Status::Ok, &page, fields, out);
             }
         }

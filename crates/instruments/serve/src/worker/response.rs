@@ -8,14 +8,10 @@ use crate::send_queue::SendQueue;
 use perpacket_http::request::{Method, Request};
 use perpacket_http::status::Status;
 
-/// The fields of a head that differ between responses.
-#[derive(Clone, Copy, Default)]
-pub struct Fields<'a> {
-    /// `Content-Type`, if the response has a body.
-    pub content_type: &'a str,
-    /// Further field lines, each with CR LF.
-    pub lines: &'a str,
-}
+/// The fields of a head that differ between responses: `Content-Type`, empty without a body, and
+/// further field lines, each with CR LF.
+#[derive(Clone, Copy)]
+pub struct Fields<'a>(pub &'a str, pub &'a str);
 
 /// The line end of the last field, and the empty line that ends the head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
@@ -38,7 +34,7 @@ impl Worker {
         request: &Request<'_>,
         status: Status,
         length: u64,
-        fields: Fields<'_>,
+        Fields(content_type, lines): Fields<'_>,
         out: &mut SendQueue,
     ) {
         let body_bytes = match request.method {
@@ -52,10 +48,10 @@ impl Worker {
             if status != Status::NotModified {
                 let _ = write!(text, "Content-Length: {length}\r\n");
             }
-            if !fields.content_type.is_empty() {
-                let _ = write!(text, "Content-Type: {}\r\n", fields.content_type);
+            if !content_type.is_empty() {
+                let _ = write!(text, "Content-Type: {}\r\n", content_type);
             }
-            text.extend_from_slice(fields.lines.as_bytes());
+            text.extend_from_slice(lines.as_bytes());
             text.extend_from_slice(b"Date: ");
             end_head(&self.clock, request, (start, body_bytes), text);
         });
@@ -91,10 +87,7 @@ impl Worker {
         out: &mut SendQueue,
     ) {
         let text = status_text(status, why);
-        let fields = Fields {
-            content_type: TEXT,
-            lines: status_fields(status),
-        };
+        let fields = Fields(TEXT, status_fields(status));
         self.send_text(request, status, text.as_bytes(), fields, out);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::response::{Fields, end_head};
+use super::response::{Fields, TEXT, end_head};
 use super::{Handled, Worker};
 use crate::files::entry::{Entry, FileError};
 use crate::files::helper_threads::Job;
@@ -110,10 +110,7 @@ impl Worker {
         out: &mut SendQueue,
     ) -> Handled {
         let lines = format!("Allow: {allowed}\r\n");
-        let fields = Fields {
-            content_type: super::response::TEXT,
-            lines: &lines,
-        };
+        let fields = Fields(TEXT, &lines);
         let text = b"405 Method Not Allowed\n";
         self.send_text(request, Status::MethodNotAllowed, text, fields, out);
         Handled::Done
@@ -144,10 +141,7 @@ impl Worker {
             lines.extend(query.iter().map(|&byte| char::from(byte)));
         }
         lines.push_str("\r\n");
-        let fields = Fields {
-            content_type: super::response::TEXT,
-            lines: &lines,
-        };
+        let fields = Fields(TEXT, &lines);
         self.send_text(
             request,
             Status::MovedPermanently,
@@ -220,10 +214,7 @@ impl Worker {
             Selection::Whole => self.send_whole(request, entry, out),
             Selection::Unsatisfiable => {
                 let lines = format!("Content-Range: bytes */{}\r\n", entry.version.size_bytes);
-                let fields = Fields {
-                    content_type: super::response::TEXT,
-                    lines: &lines,
-                };
+                let fields = Fields(TEXT, &lines);
                 let text = b"416 Range Not Satisfiable\n";
                 self.send_text(request, Status::RangeNotSatisfiable, text, fields, out);
             }
@@ -238,10 +229,7 @@ impl Worker {
                     part.end - 1,
                     entry.version.size_bytes
                 );
-                let fields = Fields {
-                    content_type: entry.content_type,
-                    lines: &lines,
-                };
+                let fields = Fields(entry.content_type, &lines);
                 let length = part.end - part.start;
                 self.head(request, Status::PartialContent, length, fields, out);
                 out.body(&entry.body, part);
@@ -251,10 +239,7 @@ impl Worker {
 
     fn send_not_modified(&self, request: &Request<'_>, entry: &Entry, out: &mut SendQueue) {
         self.count(Status::NotModified);
-        let fields = Fields {
-            content_type: "",
-            lines: &validators(entry),
-        };
+        let fields = Fields("", &validators(entry));
         self.head(request, Status::NotModified, 0, fields, out);
     }
 }

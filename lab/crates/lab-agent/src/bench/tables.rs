@@ -152,10 +152,10 @@ fn surface_table(text: &mut String, report: &memory::Report, operation: Operatio
     for bytes in sizes {
         let _ = write!(text, "{:>9}", Size(bytes as u64).to_string());
         for &stride in &strides {
-            let found = rows
+            let row = rows
                 .iter()
                 .find(|row| row.working_set_bytes == bytes && row.stride_words == stride);
-            let _ = match found {
+            let _ = match row {
                 Some(row) => write!(text, "{:>9.0}", row.mbytes_per_s),
                 None => write!(text, "{:>9}", "-"),
             };

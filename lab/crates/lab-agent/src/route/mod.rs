@@ -185,7 +185,7 @@ struct ThroughputReport {
     /// The known limit, in a test of the search.
     known_pps: Option<f64>,
     #[serde(flatten)]
-    found: SearchResult,
+    search: SearchResult,
 }
 
 /// The report of `route plane`.
@@ -289,7 +289,7 @@ fn throughput(spec: &ThroughputSpec, output: &Output) -> Result<Status, Failure>
         stop: &stop,
     };
     let may_continue = || !stop.load(Ordering::Relaxed);
-    let found = if spec.rates.is_empty() {
+    let result = if spec.rates.is_empty() {
         search::throughput(&spec.search, &mut trial, may_continue).map_err(failure)?
     } else {
         SearchResult {
@@ -308,7 +308,7 @@ fn throughput(spec: &ThroughputSpec, output: &Output) -> Result<Status, Failure>
         generator: Some(method),
         receiver: Some(counted),
         known_pps: None,
-        found,
+        search: result,
     };
     output.print(&report, throughput_table)?;
     if !report.complete {
@@ -317,7 +317,7 @@ fn throughput(spec: &ThroughputSpec, output: &Output) -> Result<Status, Failure>
     let has_received = |step: &Step| step.outcome.received + step.outcome.not_counted > 0;
     if method == generator::Method::Live
         && spec.take_redirected.is_empty()
-        && !report.found.steps.iter().any(has_received)
+        && !report.search.steps.iter().any(has_received)
     {
         return Err(Failure::failed("no live frame arrived").with_hint(format!(
             "a veth device drops live frames unless its far end accepts them: add \
@@ -358,7 +358,7 @@ fn self_test(spec: &SelfTestSpec, output: &Output) -> Result<Status, Failure> {
         duration_s: trial.as_secs_f64(),
     };
     let known_pps = dropper.throughput_pps();
-    let Ok(found) = search::throughput(search, &mut dropper, || true);
+    let Ok(result) = search::throughput(search, &mut dropper, || true);
     let report = ThroughputReport {
         schema: SCHEMA,
         complete: true,
@@ -367,13 +367,13 @@ fn self_test(spec: &SelfTestSpec, output: &Output) -> Result<Status, Failure> {
         generator: None,
         receiver: None,
         known_pps: Some(known_pps),
-        found,
+        search: result,
     };
     output.print(&report, throughput_table)?;
     let low = known_pps.min(search.highest_rate.0) / (1.0 + search.resolution);
     // A trial counts whole frames. So a rate that is too high by one frame per trial may pass.
     let high = known_pps + 1.0 / trial.as_secs_f64();
-    match report.found.throughput_pps {
+    match report.search.throughput_pps {
         Some(rate_pps) if (low * 0.999..=high * 1.001).contains(&rate_pps) => Ok(Status::Done),
         None if known_pps < search.lowest_rate.0 => Ok(Status::Done),
         other => Err(Failure::unmet(format!(

@@ -41,7 +41,7 @@ pub fn throughput_table(report: &ThroughputReport) -> String {
         "{:>12}{:>12}{:>12}{:>12}{:>9}  {}\n",
         "frames/s", "sent", "received", "not counted", "loss %", "passed"
     );
-    for step in &report.found.steps {
+    for step in &report.search.steps {
         let Step {
             rate_pps,
             outcome,
@@ -62,7 +62,7 @@ pub fn throughput_table(report: &ThroughputReport) -> String {
             }
         );
     }
-    match report.found.throughput_pps {
+    match report.search.throughput_pps {
         Some(rate_pps) => {
             // On the wire, preamble and gap use another 20 bytes for each frame (IEEE 802.3).
             let bits = (report.frame_bytes + 20) as f64 * 8.0;
@@ -75,12 +75,12 @@ pub fn throughput_table(report: &ThroughputReport) -> String {
                 rate_pps * bits / 1e6
             );
         }
-        None if report.found.failed_pps.is_some() => {
+        None if report.search.failed_pps.is_some() => {
             text.push_str("\nno rate without loss, down to the lowest\n");
         }
         None => {}
     }
-    if report.found.generator_limited {
+    if report.search.generator_limited {
         text.push_str("the generator was the limit: the router may carry more\n");
     }
     if let Some(known_pps) = report.known_pps {

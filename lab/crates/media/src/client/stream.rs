@@ -35,7 +35,8 @@ pub(super) struct ReceivedStream {
     content: Option<Content>,
     checks: bool,
     expected_file: Option<u32>,
-    window_start: WindowStart,
+    /// Counts at the start of the measured window.
+    window_start: Counts,
 }
 
 /// Due times of packets, relative to the first packet.
@@ -54,15 +55,6 @@ struct Content {
     index: u64,
     /// Extended sequence number of the next RTP packet.
     extended: u64,
-}
-
-/// Counts at the start of the measured window.
-#[derive(Clone, Copy, Default)]
-struct WindowStart {
-    received: u64,
-    lost: u64,
-    reordered: u64,
-    duplicates: u64,
 }
 
 /// Counts in the measured window.
@@ -92,7 +84,7 @@ impl ReceivedStream {
             content: None,
             checks,
             expected_file,
-            window_start: WindowStart::default(),
+            window_start: Counts::default(),
         })
     }
 
@@ -133,27 +125,32 @@ impl ReceivedStream {
 
     /// Starts the measured window.
     pub(super) fn start_window(&mut self) {
-        let reception = &mut self.reception;
-        reception.restart_mean();
-        self.window_start = WindowStart {
-            received: reception.received(),
-            lost: reception.lost(),
-            reordered: reception.reordered(),
-            duplicates: reception.duplicates(),
-        };
+        self.reception.restart_mean();
+        self.window_start = self.all_counts();
         self.lateness.reset();
         self.bytes = 0;
     }
 
+    /// The counts since the first packet.
+    fn all_counts(&self) -> Counts {
+        let reception = &self.reception;
+        Counts {
+            packets: reception.received,
+            lost: reception.lost(),
+            reordered: reception.reordered,
+            duplicates: reception.duplicates,
+        }
+    }
+
     /// The counts in the measured window.
     pub(super) fn counts(&self) -> Counts {
-        let (now, before) = (&self.reception, &self.window_start);
+        let (now, before) = (self.all_counts(), &self.window_start);
         Counts {
-            packets: now.received() - before.received,
+            packets: now.packets - before.packets,
             // A packet that was missing at the start of the window may arrive within the window.
-            lost: now.lost().saturating_sub(before.lost),
-            reordered: now.reordered() - before.reordered,
-            duplicates: now.duplicates() - before.duplicates,
+            lost: now.lost.saturating_sub(before.lost),
+            reordered: now.reordered - before.reordered,
+            duplicates: now.duplicates - before.duplicates,
         }
     }
 

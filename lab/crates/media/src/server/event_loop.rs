@@ -22,13 +22,14 @@ use perpacket_timers::TimerWheel;
 use socket2::SockAddr;
 
 use super::counters::count;
-use super::mailbox::{Event, Mailbox, lock};
+use super::mailbox::{Event, Mailbox};
 use super::outgoing::Outgoing;
 use super::protocol::Reply;
 use super::session::{Connection, Sender, State};
 use super::sockets::{datagrams, listen, port_pair};
 use super::stream::SendBuffers;
 use super::{Error, Shared};
+use perpacket_linux::mailbox::lock;
 
 /// The number of descriptors that connections may have of this many. The others are for files.
 const fn for_connections(descriptors: u64) -> u64 {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hdrhistogram::Histogram;
 
-use super::mailbox::lock;
 use crate::percentiles::Percentiles;
+use perpacket_linux::mailbox::lock;
 
 /// Counts of packets by lateness.
 #[derive(Debug)]

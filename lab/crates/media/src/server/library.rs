@@ -18,7 +18,7 @@ use rustix::fs::{Access, AtFlags, accessat};
 use thiserror::Error;
 
 use super::block::BlockTable;
-use super::mailbox::lock;
+use perpacket_linux::mailbox::lock;
 
 /// Number of bytes that the first attempt of detection reads from each end of a file. They are
 /// enough for most files.

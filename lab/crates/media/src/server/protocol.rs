@@ -18,10 +18,11 @@ use super::Buffering;
 use super::counters::count;
 use super::event_loop::EventLoop;
 use super::library::{Medium, OpenError};
-use super::mailbox::{Requester, lock};
+use super::mailbox::Requester;
 use super::session::{Connection, Sender, Session, State};
 use super::stream::{Destination, RtpStart, Stream};
 use super::threads::{StreamTask, StreamThreads};
+use perpacket_linux::mailbox::lock;
 
 /// The relative URI of the only stream of a medium.
 const TRACK: &str = "track1";

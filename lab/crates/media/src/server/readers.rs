@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use super::block::{Block, BlockTable, Slot, Storage};
 use super::library::{Library, Medium};
-use super::mailbox::{Event, Requester, lock};
+use super::mailbox::{Event, Requester};
+use perpacket_linux::mailbox::lock;
 
 enum Job {
     Open {

@@ -8,10 +8,10 @@ use crate::wire::rtsp::Request;
 
 use super::block::Block;
 use super::library::Medium;
-use super::mailbox::lock;
 use super::outgoing::Outgoing;
 use super::stream::Stream;
 use super::threads::StreamThreads;
+use perpacket_linux::mailbox::lock;
 
 /// An RTSP connection.
 pub(super) struct Connection {

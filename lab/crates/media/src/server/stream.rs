@@ -16,8 +16,8 @@ use socket2::SockAddr;
 use super::block::Block;
 use super::counters::{Counters, count};
 use super::library::Medium;
-use super::mailbox::lock;
 use super::outgoing::Outgoing;
+use perpacket_linux::mailbox::lock;
 
 /// The maximum number of packets in one send. The kernel segments at most 64 KiB into at most 64
 /// datagrams.

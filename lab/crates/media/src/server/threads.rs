@@ -9,7 +9,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use perpacket_linux::clock::monotonic_ns;
@@ -18,9 +18,10 @@ use super::Buffering;
 use super::block::Block;
 use super::counters::{Counters, count};
 use super::library::Medium;
-use super::mailbox::{Event, Mailbox, lock};
+use super::mailbox::{Event, Mailbox};
 use super::readers::ReaderQueue;
 use super::stream::{SendBuffers, SendOutcome, Stream};
+use perpacket_linux::mailbox::lock;
 
 /// Stack of a thread. It is small because there are thousands of threads.
 const STACK_BYTES: usize = 128 * 1024;
@@ -149,19 +150,18 @@ impl Control {
 
     /// Sleeps until a time on the monotonic clock or until the threads stop.
     fn sleep_until(&self, due_ns: u64) {
-        let mut pair = lock(&self.pair);
-        while !pair.stopped {
-            let wait_ns = due_ns.saturating_sub(monotonic_ns());
-            if wait_ns == 0 {
-                return;
-            }
-            let wait = Duration::from_nanos(wait_ns);
-            pair = self
-                .changed
-                .wait_timeout(pair, wait)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
+        let wait = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
+        let pair = lock(&self.pair);
+        // The result is of no interest: the caller checks whether the threads have been stopped.
+        let _ = (self.changed).wait_timeout_while(pair, wait, |pair| !pair.stopped);
+    }
+
+    /// Waits until the bit of a buffer has a value. `None` if the threads have been stopped.
+    fn wait_for(&self, buffer: usize, ready: bool) -> Option<MutexGuard<'_, BufferPair>> {
+        let pair = lock(&self.pair);
+        let waits = |pair: &mut BufferPair| pair.buffers[buffer].ready != ready && !pair.stopped;
+        let pair = (self.changed.wait_while(pair, waits)).unwrap_or_else(PoisonError::into_inner);
+        (!pair.stopped).then_some(pair)
     }
 
     /// Reads a buffer from the disk. `None` if it has no complete packet.
@@ -240,17 +240,9 @@ impl Control {
         };
         let mut next = 0;
         while first < end {
-            let mut pair = lock(&self.pair);
-            while pair.buffers[next].ready && !pair.stopped {
-                pair = self
-                    .changed
-                    .wait(pair)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
-            if pair.stopped {
+            if self.wait_for(next, false).is_none() {
                 return;
             }
-            drop(pair);
             let block = self.read(first);
             let failed = block.is_none();
             lock(&self.pair).buffers[next] = Buffer { ready: true, block };
@@ -276,16 +268,7 @@ impl Control {
                     count(&self.counters.starved);
                 }
             }
-            let mut pair = lock(&self.pair);
-            while !pair.buffers[next].ready && !pair.stopped {
-                pair = self
-                    .changed
-                    .wait(pair)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
-            if pair.stopped {
-                return None;
-            }
+            let mut pair = self.wait_for(next, true)?;
             // `ready` stays set until all packets are sent, so the prefetch thread waits.
             let block = pair.buffers[next].block.take();
             drop(pair);

@@ -40,9 +40,12 @@ pub struct Reception {
     first: u64,
     newest: u64,
     seen: u128,
-    received: u64,
-    reordered: u64,
-    duplicates: u64,
+    /// Packets received, without duplicates.
+    pub received: u64,
+    /// Packets received after a packet with a higher number.
+    pub reordered: u64,
+    /// Packets received more than once.
+    pub duplicates: u64,
     jitter: Jitter,
     reported_expected: u64,
     reported_received: u64,
@@ -114,11 +117,6 @@ impl Reception {
         }
     }
 
-    /// Packets received, without duplicates.
-    pub fn received(&self) -> u64 {
-        self.received
-    }
-
     /// Packets from the first to the newest, both included.
     pub fn expected(&self) -> u64 {
         if self.started {
@@ -131,16 +129,6 @@ impl Reception {
     /// Packets expected and not received.
     pub fn lost(&self) -> u64 {
         self.expected().saturating_sub(self.received)
-    }
-
-    /// Packets received after a packet with a higher number.
-    pub fn reordered(&self) -> u64 {
-        self.reordered
-    }
-
-    /// Packets received more than once.
-    pub fn duplicates(&self) -> u64 {
-        self.duplicates
     }
 
     /// Interarrival jitter in ticks of the media clock (RFC 3550, section 6.4.1).
@@ -221,7 +209,7 @@ mod tests {
     fn a_late_packet_is_reordered_and_a_second_copy_is_a_duplicate() {
         let reception = receive(&[10, 12, 11, 11, 12, 13]);
         assert_eq!(reception.lost(), 0);
-        assert_eq!((reception.reordered(), reception.duplicates()), (1, 2));
+        assert_eq!((reception.reordered, reception.duplicates), (1, 2));
     }
 
     #[test]
@@ -288,8 +276,8 @@ mod tests {
                 }
                 dropped += std::mem::take(&mut pending);
             }
-            prop_assert_eq!(reception.received(), sent);
-            prop_assert_eq!(reception.duplicates(), doubled);
+            prop_assert_eq!(reception.received, sent);
+            prop_assert_eq!(reception.duplicates, doubled);
             prop_assert_eq!(reception.lost(), dropped);
         }
     }

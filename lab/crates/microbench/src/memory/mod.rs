@@ -81,7 +81,7 @@ pub struct Spec {
 impl perpacket_spec::Spec for Spec {
     fn resolved(self) -> Result<Self, SpecError> {
         let refuse = |text: String| Err(SpecError::new(text));
-        if let Some(stride) = self.strides.iter().find(|one| !STRIDES.contains(one)) {
+        if let Some(stride) = self.strides.iter().find(|stride| !STRIDES.contains(stride)) {
             return refuse(format!(
                 "--strides {stride}: expected powers of two from 1 to 256 words"
             ));

@@ -33,7 +33,7 @@ use crate::nic::{HostMemory, Message};
 use crate::time::Time;
 use cpu::{Cpu, ReceiveBuffer};
 
-/// RefersToConnection for the kernel.
+/// Work for the kernel.
 #[derive(Clone, Copy, Debug)]
 enum KernelJob {
     Frame {
@@ -56,7 +56,7 @@ enum KernelJob {
     SoftLimit(u32),
 }
 
-/// RefersToConnection for the server's process.
+/// Work for the server's process.
 #[derive(Clone, Copy, Debug)]
 enum UserJob {
     /// A connection is ready for the server.

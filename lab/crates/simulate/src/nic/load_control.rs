@@ -94,63 +94,35 @@ mod tests {
         assert_eq!(control().state(), State::Monitor);
     }
 
+    /// Each step: the packets in the queue, the connections, the limit if it changes, the next state.
     #[test]
-    fn transition_1_monitor_to_decrease_above_the_high_watermark() {
+    fn each_transition_of_the_figure_has_its_condition() {
+        let steps = [
+            // At the watermark nothing happens; above it, 1: Monitor to Decrease.
+            (1024, 2048, None, State::Monitor),
+            (1025, 2048, Some(2016), State::Decrease),
+            // It waits at any length of the queue. 2: enough connections have ended.
+            (2000, 2016, None, State::Decrease),
+            (2000, 2015, None, State::Monitor),
+            // 3: Monitor to Increase below the low watermark.
+            (256, 2015, None, State::Monitor),
+            (255, 2015, Some(2048), State::Increase),
+            // 4: the limit is reached.
+            (0, 2047, None, State::Increase),
+            (0, 2048, None, State::Monitor),
+            (0, 2048, Some(2080), State::Increase),
+            // 5: Increase to Decrease above the high watermark.
+            (1025, 1000, Some(968), State::Decrease),
+        ];
         let mut control = control();
-        assert_eq!(
-            control.evaluate(1024, 2048),
-            None,
-            "at the watermark nothing happens"
-        );
-        assert_eq!(control.evaluate(1025, 2048), Some(2016));
-        assert_eq!(control.state(), State::Decrease);
-    }
-
-    #[test]
-    fn transition_2_decrease_to_monitor_when_enough_connections_have_ended() {
-        let mut control = control();
-        control.evaluate(1025, 2048);
-        assert_eq!(
-            control.evaluate(2000, 2016),
-            None,
-            "it waits at any length of the queue"
-        );
-        assert_eq!(control.state(), State::Decrease);
-        assert_eq!(control.evaluate(2000, 2015), None);
-        assert_eq!(control.state(), State::Monitor);
-    }
-
-    #[test]
-    fn transition_3_monitor_to_increase_below_the_low_watermark() {
-        let mut control = control();
-        control.evaluate(1025, 2048);
-        control.evaluate(500, 2015);
-        assert_eq!(
-            control.evaluate(256, 2015),
-            None,
-            "at the watermark nothing happens"
-        );
-        assert_eq!(control.evaluate(255, 2015), Some(2048));
-        assert_eq!(control.state(), State::Increase);
-    }
-
-    #[test]
-    fn transition_4_increase_to_monitor_when_the_limit_is_reached() {
-        let mut control = control();
-        control.evaluate(0, 100);
-        assert_eq!(control.state(), State::Increase);
-        assert_eq!(control.evaluate(0, HARD - 1), None);
-        assert_eq!(control.state(), State::Increase);
-        control.evaluate(0, HARD);
-        assert_eq!(control.state(), State::Monitor);
-    }
-
-    #[test]
-    fn transition_5_increase_to_decrease_above_the_high_watermark() {
-        let mut control = control();
-        control.evaluate(0, 100);
-        assert_eq!(control.evaluate(1025, 1000), Some(968));
-        assert_eq!(control.state(), State::Decrease);
+        for (queue, connections, limit, state) in steps {
+            let evaluated = control.evaluate(queue, connections);
+            assert_eq!(
+                (evaluated, control.state()),
+                (limit, state),
+                "{queue} {connections}"
+            );
+        }
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl Nic {
             .tasks
             .push(Task::Received(frame), context.now, connections)
         {
-            context.measure.packet();
+            context.measure.packets += 1;
             self.wake(host, context);
         } else {
             context.measure.dropped_to_server();
@@ -275,7 +275,7 @@ impl Nic {
             (None, _) => {}
             (Some(Transfer::ToWire(frame, since)), _) => {
                 context.measure.send_delay(context.now.since(since));
-                context.measure.packet();
+                context.measure.packets += 1;
                 let arrival = self.to_client.send(&frame.segment, context.now);
                 context.at(arrival, Event::AtClient(frame));
                 context.connections.release(&frame);
@@ -395,7 +395,7 @@ impl Nic {
             return self.pass(Transfer::ToHost(frame, since), context);
         }
         context.measure.frames.to_server.delivered += 1;
-        context.measure.nic_packet();
+        context.measure.nic_packets += 1;
         self.take_segment(frame.connection, &frame.segment, host, context);
         if !self.tasks.is_host_first() {
             self.control_load(context);

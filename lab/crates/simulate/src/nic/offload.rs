@@ -114,8 +114,8 @@ impl Nic {
         while let Some(segment) = end.tcp.transmit(&self.tcp, self.processor.time()) {
             offloaded.packets += 1;
             self.processor.spend(Work::TcpSend);
-            context.measure.packet();
-            context.measure.nic_packet();
+            context.measure.packets += 1;
+            context.measure.nic_packets += 1;
             context.measure.frames.to_client.sent += 1;
             let arrival = self.to_client.send(&segment, self.processor.time());
             let frame = Frame {

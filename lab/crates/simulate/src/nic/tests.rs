@@ -164,10 +164,10 @@ fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
         };
         pair.nic.receive(frame, &mut pair.host, &mut pair.context);
         pair.finish_tasks();
-        let [_, receive, _] = pair.context.measure.summaries();
+        let [_, receive, _] = pair.context.measure.statistics();
         pair.nic.post(frame, &mut pair.host, &mut pair.context);
         pair.finish_tasks();
-        let [send, _, _] = pair.context.measure.summaries();
+        let [send, _, _] = pair.context.measure.statistics();
         let (sent, received) = (send.unwrap().mean, receive.unwrap().mean);
         // The histogram has three significant digits.
         assert!(

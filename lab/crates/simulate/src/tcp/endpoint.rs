@@ -341,16 +341,15 @@ impl Endpoint {
                 other => other,
             };
         }
-        match settings.delayed_ack {
-            Some(delay)
-                if in_order == length
-                    && !reaction.peer_finished
-                    && !self.receiver.has_gap()
-                    && self.acknowledge_by.is_none() =>
-            {
-                self.acknowledge_by = Some(now + delay);
-            }
-            _ => self.acknowledge_now = true,
+        let waits = settings.delayed_ack
+            && in_order == length
+            && !reaction.peer_finished
+            && !self.receiver.has_gap()
+            && self.acknowledge_by.is_none();
+        if waits {
+            self.acknowledge_by = Some(now + settings.ack_delay);
+        } else {
+            self.acknowledge_now = true;
         }
     }
 

@@ -14,10 +14,13 @@ pub use endpoint::{Endpoint, Reaction, State};
 pub use round_trip::RoundTrip;
 pub use segment::{Flags, Segment, Sequence};
 
+use serde::{Deserialize, Deserializer};
+
 use crate::time::Span;
 
-/// The parameters of an endpoint. Values and sources: `data/common.toml`.
-#[derive(Clone, Copy, Debug)]
+/// The parameters of an endpoint: `tcp.*`. Values and sources: `data/common.toml`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Largest payload of a segment, bytes.
     pub mss_bytes: u32,
@@ -29,13 +32,24 @@ pub struct Settings {
     /// First congestion window, segments.
     pub initial_window_segments: u32,
     /// Shortest retransmission timeout.
+    #[serde(rename = "minimum_rto_ms", deserialize_with = "milliseconds")]
     pub minimum_rto: Span,
     /// Added to the estimate of the retransmission timeout.
+    #[serde(rename = "rto_slop_ms", deserialize_with = "milliseconds")]
     pub rto_slop: Span,
     /// Longest retransmission timeout.
+    #[serde(rename = "maximum_rto_ms", deserialize_with = "milliseconds")]
     pub maximum_rto: Span,
     /// First timeout of a SYN.
+    #[serde(rename = "syn_rto_ms", deserialize_with = "milliseconds")]
     pub syn_rto: Span,
-    /// How long an acknowledgment may wait for a second segment; `None` acknowledges each segment.
-    pub delayed_ack: Option<Span>,
+    /// Whether an acknowledgment waits for a second segment. If not, each segment is acknowledged.
+    pub delayed_ack: bool,
+    /// How long an acknowledgment may wait.
+    #[serde(rename = "delayed_ack_ms", deserialize_with = "milliseconds")]
+    pub ack_delay: Span,
+}
+
+fn milliseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+    f64::deserialize(deserializer).map(Span::from_ms)
 }

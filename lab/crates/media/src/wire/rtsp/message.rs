@@ -245,10 +245,8 @@ fn shortened(text: &str) -> String {
 impl Message {
     /// The first value of a header. Names are case-insensitive.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let header = self
-            .headers
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let mut headers = self.headers.iter();
+        let header = headers.find(|(key, _)| key.eq_ignore_ascii_case(name));
         header.map(|(_, value)| value.as_str())
     }
 
