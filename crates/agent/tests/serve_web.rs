@@ -10,12 +10,13 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_perpacket-agent");
+const WEB: &str = "serve web --routes --listen 127.0.0.1:0 --quiet";
 
 /// A running `serve web`. It is ended with the test.
 struct Web {
@@ -25,28 +26,23 @@ struct Web {
 }
 
 impl Web {
-    fn start(options: &[&str]) -> Self {
+    fn start(options: &str) -> Self {
         Self::start_by(Command::new(AGENT), options)
     }
 
-    fn start_by(mut command: Command, options: &[&str]) -> Self {
+    fn start_by(mut command: Command, options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("file_set/dir00000")).unwrap();
         fs::write(folder.path().join("file_set/dir00000/class0_1"), "content").unwrap();
-        command.args([
-            "serve",
-            "web",
-            "--routes",
-            "--listen",
-            "127.0.0.1:0",
-            "--quiet",
-        ]);
-        command.arg("--root").arg(folder.path());
-        if is_root() && !options.contains(&"--user") {
+        command
+            .args(WEB.split(' '))
+            .arg("--root")
+            .arg(folder.path());
+        if is_root() && !options.contains("--user") {
             command.args(["--user", "root"]);
         }
         let mut child = command
-            .args(options)
+            .args(options.split_whitespace())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -116,14 +112,6 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-fn run(options: &[&str]) -> Output {
-    Command::new(AGENT)
-        .args(["serve", "web"])
-        .args(options)
-        .output()
-        .unwrap()
-}
-
 #[test]
 fn the_user_of_the_server_reads_no_private_file() {
     if !is_root() {
@@ -134,7 +122,7 @@ fn the_user_of_the_server_reads_no_private_file() {
         ("nobody", "65534", "HTTP/1.1 403"),
         ("root", "0", "HTTP/1.1 200"),
     ] {
-        let web = Web::start(&["--user", user]);
+        let web = Web::start(&format!("--user {user}"));
         let folder = web.folder.path();
         fs::write(folder.join("private"), "private").unwrap();
         for (path, mode) in [(folder.to_owned(), 0o755), (folder.join("private"), 0o600)] {
@@ -158,7 +146,7 @@ fn the_user_of_the_server_reads_no_private_file() {
 
 #[test]
 fn it_prints_its_address_serves_files_and_reports_at_its_end() {
-    let web = Web::start(&["--format", "json", "--cpus", "0"]);
+    let web = Web::start("--format json --cpus 0");
     for _ in 0..3 {
         assert!(
             web.get("/file_set/dir00000/class0_1")
@@ -182,7 +170,7 @@ fn it_prints_its_address_serves_files_and_reports_at_its_end() {
 
 #[test]
 fn a_signal_prints_a_report_of_one_line() {
-    let mut web = Web::start(&[]);
+    let mut web = Web::start("");
     web.get("/bytes/10");
     web.signal("-USR1");
     let mut line = String::new();
@@ -197,7 +185,7 @@ fn a_signal_prints_a_report_of_one_line() {
 /// timeout(1) signals its command, and then the command's process group.
 #[test]
 fn two_signals_within_half_a_second_count_as_one() {
-    let mut web = Web::start(&["--format", "json"]);
+    let mut web = Web::start("--format json");
     let begin = Instant::now();
     web.signal("-TERM");
     web.signal("-INT");
@@ -213,14 +201,7 @@ fn two_signals_within_half_a_second_count_as_one() {
 
 #[test]
 fn processes_share_the_work_and_their_counts_are_summed() {
-    let web = Web::start(&[
-        "--architecture",
-        "processes",
-        "--threads",
-        "3",
-        "--format",
-        "json",
-    ]);
+    let web = Web::start("--architecture processes --threads 3 --format json");
     let mut open = Vec::new();
     for _ in 0..3 {
         let mut stream = web.connect();
@@ -275,14 +256,7 @@ fn is_alive(process: &str) -> bool {
 #[test]
 fn a_killed_server_leaves_no_process() {
     let mut server = Command::new(AGENT)
-        .args([
-            "serve",
-            "web",
-            "--routes",
-            "--listen",
-            "127.0.0.1:0",
-            "--quiet",
-        ])
+        .args(WEB.split(' '))
         .args(["--architecture", "processes", "--threads", "3"])
         .stderr(Stdio::null())
         .spawn()
@@ -305,7 +279,7 @@ fn a_killed_server_leaves_no_process() {
 fn without_free_descriptors_it_sheds_load_and_recovers() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", AGENT]);
-    let web = Web::start_by(shell, &["--max-connections", "100000", "--cpus", "0"]);
+    let web = Web::start_by(shell, "--max-connections 100000 --cpus 0");
     let crowd: Vec<TcpStream> = (0..100).map(|_| web.connect()).collect();
     let turned_away = web.get("/bytes/10");
     assert!(
@@ -329,11 +303,10 @@ fn without_free_descriptors_it_sheds_load_and_recovers() {
 
 #[test]
 fn a_program_answers_the_cgi_operation() {
-    let architectures: [&[&str]; 2] = [
-        &["--architecture", "events"],
-        &["--architecture", "threads", "--threads", "2"],
-    ];
-    for options in architectures {
+    for options in [
+        "--architecture events",
+        "--architecture threads --threads 2",
+    ] {
         let web = Web::start(options);
         let answer = web.get("/specweb99/cgi?file=/file_set/dir00000/class0_1");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -342,45 +315,4 @@ fn a_program_answers_the_cgi_operation() {
         assert!(absent.starts_with("HTTP/1.1 502"), "{absent}");
         assert!(web.folder.path().exists());
     }
-}
-
-#[test]
-fn each_kind_of_error_has_its_exit_status() {
-    let cases: [(&[&str], i32, &str); 10] = [
-        (&[], 2, "--routes"),
-        (&["--root", ".", "--post-log", "log"], 2, "--routes"),
-        (&["--threads", "2"], 2, "--architecture threads"),
-        (&["--tls-resumption", "on"], 2, "--tls-cert"),
-        (&["--cache-size", "1"], 2, "--root"),
-        (&["--root", "/nonexistent"], 2, "/nonexistent"),
-        (&["--cpus", "1-0"], 2, "expected CPU numbers and ranges"),
-        (
-            &["--routes", "--cpus", "1023", "--listen", "127.0.0.1:0"],
-            3,
-            "CPU 1023",
-        ),
-        (
-            &["--routes", "--max-header-size", "1"],
-            2,
-            "--max-header-size",
-        ),
-        (&["--tls-cert", "a.pem"], 2, "--tls-key"),
-    ];
-    for (options, status, message) in cases {
-        let output = run(options);
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(status), "{options:?}: {text}");
-        assert!(text.contains(message), "{options:?}: {text}");
-    }
-}
-
-#[test]
-fn show_config_prints_a_file_that_config_accepts() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("web.toml");
-    let first = run(&["--routes", "--architecture", "single", "--show-config"]);
-    fs::write(&file, &first.stdout).unwrap();
-    let second = run(&["--config", file.to_str().unwrap(), "--show-config"]);
-    assert_eq!(second.status.code(), Some(0), "{second:?}");
-    assert_eq!(first.stdout, second.stdout);
 }

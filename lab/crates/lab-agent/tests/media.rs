@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use perpacket_media::wire::synthesis::Stream;
 
@@ -20,19 +20,11 @@ struct Served {
 }
 
 impl Served {
-    fn start(root: &Path, options: &[&str]) -> Self {
+    fn start(root: &Path, options: &str) -> Self {
         let process = Command::new(AGENT)
-            .args([
-                "serve",
-                "media",
-                "--listen",
-                "127.0.0.1:0",
-                "--max-lateness",
-                "3600000",
-            ])
-            .arg("--root")
+            .args("serve media --listen 127.0.0.1:0 --max-lateness 3600000 --root".split(' '))
             .arg(root)
-            .args(options)
+            .args(options.split_whitespace())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -59,16 +51,14 @@ impl Drop for Served {
     }
 }
 
-fn run(program: &str, arguments: &[&str]) -> String {
+/// Runs a command line, whose words are split at spaces.
+fn run(line: &str) -> String {
     // `timeout` ends a program that hangs, and then the test fails.
-    let output = Command::new("timeout")
-        .arg("600")
-        .arg(program)
-        .args(arguments)
-        .output()
-        .unwrap();
+    let mut command = Command::new("timeout");
+    let output = command.arg("600").args(line.split_whitespace()).output();
+    let output = output.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {errors}");
+    assert!(output.status.success(), "{line}: {errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -94,37 +84,28 @@ fn folder(name: &str) -> PathBuf {
 /// A folder with one stream of three seconds.
 fn short_stream(name: &str) -> PathBuf {
     let root = folder(name);
-    synthesize(&root, "1", "400000", "3");
+    synthesize(&root, "--files 1 --bit-rate 400000 --duration 3");
     root
 }
 
-fn synthesize(root: &Path, files: &str, rate: &str, seconds: &str) {
-    let into = root.to_str().unwrap();
-    run(
-        AGENT,
-        &[
-            "media",
-            "synthesize",
-            "--into",
-            into,
-            "--files",
-            files,
-            "--bit-rate",
-            rate,
-            "--duration",
-            seconds,
-        ],
-    );
+fn synthesize(root: &Path, options: &str) {
+    run(&format!(
+        "{AGENT} media synthesize --into {} {options}",
+        root.display()
+    ));
+}
+
+/// Runs `load media` and returns its output.
+fn play(url: &str, options: &str) -> Output {
+    let mut command = Command::new(AGENT);
+    let line = format!("load media {url} --ramp 0 --warmup 0 {options}");
+    command.args(line.split_whitespace()).output().unwrap()
 }
 
 /// Runs `load media` and returns its report.
-fn load(url: &str, options: &[&str]) -> serde_json::Value {
-    let brief = ["--ramp", "0.2", "--check", "--format", "json"];
-    let output = run(
-        AGENT,
-        &[&["load", "media", url], &brief[..], options].concat(),
-    );
-    serde_json::from_str(&output).unwrap()
+fn load(url: &str, options: &str) -> serde_json::Value {
+    let line = format!("{AGENT} load media {url} --ramp 0.2 --check --format json {options}");
+    serde_json::from_str(&run(&line)).unwrap()
 }
 
 /// Asserts that every client played and that more than 100 packets were compared and equal.
@@ -138,21 +119,20 @@ fn assert_whole(report: &serde_json::Value, clients: u64, context: &str) {
 #[test]
 fn every_buffering_serves_every_byte_of_one_and_of_many_media() {
     let root = folder("every");
-    synthesize(&root, "4", "1000000", "4");
+    synthesize(&root, "--files 4 --bit-rate 1000000 --duration 4");
     for buffering in ["unbuffered", "single", "double", "shared", "mapped"] {
-        let served = Served::start(&root, &["--buffering", buffering]);
-        for (distribution, transport) in
-            [("unique", "udp"), ("multiple", "udp"), ("multiple", "tcp")]
-        {
+        let served = Served::start(&root, &format!("--buffering {buffering}"));
+        for options in [
+            "--distribution unique --transport udp",
+            "--distribution multiple --files 4 --transport udp",
+            "--distribution multiple --files 4 --transport tcp",
+        ] {
             let url = format!("{}/stream-{{}}.ts", served.url);
-            let options = ["--clients", "8", "--warmup", "0", "--duration", "0.9"];
-            let means = ["--distribution", distribution, "--transport", transport];
-            let files: &[&str] = match distribution {
-                "multiple" => &["--files", "4"],
-                _ => &[],
-            };
-            let report = load(&url, &[&options[..], &means, files].concat());
-            let context = format!("{buffering} {distribution} {transport}");
+            let report = load(
+                &url,
+                &format!("--clients 8 --warmup 0 --duration 0.9 {options}"),
+            );
+            let context = format!("{buffering} {options}");
             assert_whole(&report, 8, &context);
             assert_eq!(report["lost"], 0, "{context}: {report}");
         }
@@ -170,13 +150,9 @@ fn a_wrong_byte_ends_with_status_1() {
         packet[187] ^= 1;
     }
     fs::write(&file, bytes).unwrap();
-    let served = Served::start(&root, &[]);
+    let served = Served::start(&root, "");
     let url = format!("{}/stream-00000.ts", served.url);
-    let output = Command::new(AGENT)
-        .args(["load", "media", &url, "--check", "--ramp", "0"])
-        .args(["--warmup", "0", "--duration", "2.5", "--format", "json"])
-        .output()
-        .unwrap();
+    let output = play(&url, "--check --duration 2.5 --format json");
     let message = String::from_utf8_lossy(&output.stderr);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -188,9 +164,9 @@ fn a_wrong_byte_ends_with_status_1() {
 #[test]
 fn clients_that_are_all_refused_end_with_status_4_and_the_reason() {
     let root = folder("refused");
-    synthesize(&root, "1", "1000000", "2");
+    synthesize(&root, "--files 1 --bit-rate 1000000 --duration 2");
     fs::write(root.join("text.ts"), "no transport stream").unwrap();
-    let served = Served::start(&root, &["--max-sessions", "0"]);
+    let served = Served::start(&root, "--max-sessions 0");
     let cases = [
         ("stream-00000.ts", "status 453 Not Enough Bandwidth"),
         ("nothing.ts", "status 404 Not Found"),
@@ -198,22 +174,7 @@ fn clients_that_are_all_refused_end_with_status_4_and_the_reason() {
     ];
     for (name, reason) in cases {
         let url = format!("{}/{name}", served.url);
-        let quick = [
-            "--clients",
-            "2",
-            "--ramp",
-            "0",
-            "--warmup",
-            "0",
-            "--duration",
-            "1",
-        ];
-        let mut command = Command::new(AGENT);
-        let output = command
-            .args(["load", "media", &url])
-            .args(quick)
-            .output()
-            .unwrap();
+        let output = play(&url, "--clients 2 --duration 1");
         assert_eq!(output.status.code(), Some(4), "{name}");
         let expected = format!("2 refused, {reason}");
         for output in [&output.stdout, &output.stderr] {
@@ -237,10 +198,8 @@ fn root_becomes_nobody_and_reads_no_private_file() {
     let root = short_stream("private");
     let file = root.join("stream-00000.ts");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let quick = ["--ramp", "0", "--warmup", "0", "--duration", "0.5"];
-    for (user, uid, played) in [(None, "65534", false), (Some("root"), "0", true)] {
-        let options = user.map_or(vec![], |user| vec!["--user", user]);
-        let served = Served::start(&root, &options);
+    for (options, uid, played) in [("", "65534", false), ("--user root", "0", true)] {
+        let served = Served::start(&root, options);
         let status = fs::read_to_string(format!("/proc/{}/status", served.process.id())).unwrap();
         let uids = status
             .lines()
@@ -251,34 +210,10 @@ fn root_becomes_nobody_and_reads_no_private_file() {
             "{uids}"
         );
         let url = format!("{}/stream-00000.ts", served.url);
-        let mut command = Command::new(AGENT);
-        let output = command.args(["load", "media", &url]).args(quick).output();
-        let output = output.unwrap();
-        assert_eq!(output.status.success(), played, "{user:?}: {output:?}");
+        let output = play(&url, "--duration 0.5");
+        assert_eq!(output.status.success(), played, "{options}: {output:?}");
     }
     fs::remove_dir_all(root).unwrap();
-}
-
-#[test]
-fn options_for_many_media_are_refused_where_they_have_no_effect() {
-    let url = "rtsp://127.0.0.1:9/stream-00000.ts";
-    for (option, why) in [
-        (
-            "--files",
-            "--files has no effect without --distribution multiple",
-        ),
-        (
-            "--first-file",
-            "--first-file has no effect without the url ...{}...",
-        ),
-    ] {
-        let mut command = Command::new(AGENT);
-        let output = command.args(["load", "media", url, option, "4"]).output();
-        let output = output.unwrap();
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{message}");
-        assert!(message.contains(why), "{message}");
-    }
 }
 
 #[test]
@@ -301,28 +236,14 @@ fn ffmpeg_receives_a_synthesized_stream_over_both_transports() {
             packet[4 + adaptation + 14..].to_vec()
         })
         .collect();
-    let served = Served::start(&root, &[]);
+    let served = Served::start(&root, "");
     for transport in ["udp", "tcp"] {
         let output = root.join(format!("{transport}.data"));
         let url = format!("{}/stream-00000.ts", served.url);
-        run(
-            "ffmpeg",
-            &[
-                "-v",
-                "error",
-                "-rtsp_transport",
-                transport,
-                "-i",
-                &url,
-                "-map",
-                "0",
-                "-c",
-                "copy",
-                "-f",
-                "data",
-                output.to_str().unwrap(),
-            ],
-        );
+        run(&format!(
+            "ffmpeg -v error -rtsp_transport {transport} -i {url} -map 0 -c copy -f data {}",
+            output.display()
+        ));
         let received = fs::read(&output).unwrap();
         assert!(
             received == expected,
@@ -340,75 +261,31 @@ fn ffmpeg_decodes_video_and_audio_of_real_files() {
         return;
     }
     let root = folder("ffmpeg-media");
-    let picture = root.join("picture.ts");
-    let sound = root.join("sound.wav");
-    run(
-        "ffmpeg",
-        &[
-            "-v",
-            "error",
-            "-f",
-            "lavfi",
-            "-i",
-            "testsrc=size=160x120:rate=25:duration=2",
-            "-c:v",
-            "mpeg2video",
-            "-b:v",
-            "400k",
-            "-muxrate",
-            "800k",
-            picture.to_str().unwrap(),
-        ],
-    );
-    run(
-        "ffmpeg",
-        &[
-            "-v",
-            "error",
-            "-f",
-            "lavfi",
-            "-i",
-            "sine=frequency=440:duration=2:sample_rate=44100",
-            "-ac",
-            "2",
-            "-c:a",
-            "pcm_s16le",
-            sound.to_str().unwrap(),
-        ],
-    );
-    let served = Served::start(&root, &[]);
-    for (file, kind) in [(&picture, "v"), (&sound, "a")] {
+    let place = root.display();
+    run(&format!(
+        "ffmpeg -v error -f lavfi -i testsrc=size=160x120:rate=25:duration=2 -c:v mpeg2video \
+         -b:v 400k -muxrate 800k {place}/picture.ts"
+    ));
+    run(&format!(
+        "ffmpeg -v error -f lavfi -i sine=frequency=440:duration=2:sample_rate=44100 -ac 2 \
+         -c:a pcm_s16le {place}/sound.wav"
+    ));
+    let served = Served::start(&root, "");
+    for (file, kind, form) in [("picture.ts", "v", "framemd5"), ("sound.wav", "a", "md5")] {
         // Compare decoded frames without their times, because the times in a stream have another
         // start.
-        let frames = |input: &str, options: &[&str]| {
-            let map = format!("0:{kind}");
-            let output = ["-map", &map, "-fps_mode", "passthrough", "-f"];
-            let form = if kind == "v" {
-                ["framemd5", "-"]
-            } else {
-                ["md5", "-"]
-            };
-            let all = [
-                &["-v", "error"],
-                options,
-                &["-i", input],
-                &output[..],
-                &form,
-            ]
-            .concat();
-            let text = run("ffmpeg", &all);
+        let frames = |input: &str| {
+            let text = run(&format!(
+                "ffmpeg -v error {input} -map 0:{kind} -fps_mode passthrough -f {form} -"
+            ));
             let lines = text.lines().filter(|line| !line.starts_with('#'));
             lines
                 .map(|line| line.rsplit(',').next().unwrap().to_owned())
                 .collect::<Vec<_>>()
         };
-        let expected = frames(file.to_str().unwrap(), &[]);
-        let url = format!(
-            "{}/{}",
-            served.url,
-            file.file_name().unwrap().to_str().unwrap()
-        );
-        let received = frames(&url, &["-rtsp_transport", "tcp"]);
+        let expected = frames(&format!("-i {place}/{file}"));
+        let url = format!("{}/{file}", served.url);
+        let received = frames(&format!("-rtsp_transport tcp -i {url}"));
         // ffmpeg outputs a picture when the next picture starts, so the last picture of a stream is
         // missing.
         let last = usize::from(kind == "v");
@@ -428,7 +305,7 @@ fn our_clients_play_from_gstreamers_server() {
         return;
     }
     let root = folder("gstreamer-server");
-    synthesize(&root, "1", "1000000", "20");
+    synthesize(&root, "--files 1 --bit-rate 1000000 --duration 20");
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../perpacket_lab/measure/media/gstreamer_server.py"
@@ -441,10 +318,7 @@ fn our_clients_play_from_gstreamers_server() {
         .unwrap();
     let served = Served::wait(process);
     let url = format!("{}/stream-00000.ts", served.url);
-    let report = load(
-        &url,
-        &["--clients", "3", "--warmup", "1", "--duration", "1"],
-    );
+    let report = load(&url, "--clients 3 --warmup 1 --duration 1");
     assert_whole(&report, 3, "GStreamer's server");
     fs::remove_dir_all(root).unwrap();
 }
@@ -456,28 +330,20 @@ fn gstreamer_receives_the_unchanged_file_over_both_transports() {
     }
     let root = short_stream("gstreamer");
     let expected = fs::read(root.join("stream-00000.ts")).unwrap();
-    let served = Served::start(&root, &[]);
+    let served = Served::start(&root, "");
     for transport in ["udp", "tcp"] {
         let output = root.join(format!("{transport}.ts"));
-        let source = format!("location={}/stream-00000.ts", served.url);
-        let sink = format!("location={}", output.display());
         // At the end, GStreamer's source sends PAUSE and closes the connection without waiting for
         // the response. It may then report an interrupted pause, so the test ignores the exit
         // status.
-        let arguments = [
-            "-q",
-            "rtspsrc",
-            &source,
-            &format!("protocols={transport}"),
-            "latency=200",
-            "!",
-            "rtpmp2tdepay",
-            "!",
-            "filesink",
-            &sink,
-        ];
+        let line = format!(
+            "600 gst-launch-1.0 -q rtspsrc location={}/stream-00000.ts protocols={transport} \
+             latency=200 ! rtpmp2tdepay ! filesink location={}",
+            served.url,
+            output.display()
+        );
         let mut player = Command::new("timeout");
-        player.args(["600", "gst-launch-1.0"]).args(arguments);
+        player.args(line.split(' '));
         player.stderr(Stdio::null()).status().unwrap();
         let received = fs::read(&output).unwrap();
         assert!(

@@ -42,14 +42,12 @@ impl Pair {
     }
 
     /// Sends live frames from `a0` to `r0`.
-    fn throughput(&self, options: &[&str]) -> Output {
+    fn throughput(&self, options: &str) -> Output {
         let (from, to) = (format!("{}a:a0", self.name), format!("{}r:r0", self.name));
-        let fixed = [
-            "route throughput --generator live --receiver socket --rates 20k --trial 200ms",
-            &format!("--from {from} --next-hop {to} --to {to}"),
-        ];
-        let fixed: Vec<&str> = fixed.iter().flat_map(|text| text.split(' ')).collect();
-        agent(&[&fixed, options].concat())
+        agent(&format!(
+            "route throughput --generator live --receiver socket --rates 20k --trial 200ms \
+             --from {from} --next-hop {to} --to {to} {options}"
+        ))
     }
 }
 
@@ -67,11 +65,11 @@ fn live_frames_that_a_veth_device_drops_end_with_a_hint() {
         return;
     }
     let Some(pair) = Pair::new() else { return };
-    let output = pair.throughput(&[]);
+    let output = pair.throughput("");
     let message = error(&output);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let hint = format!("--take-redirected {}r:r0", pair.name);
     assert!(message.contains(&hint), "{message}");
-    let output = pair.throughput(&["--take-redirected", &format!("{}r:r0", pair.name)]);
+    let output = pair.throughput(&hint);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

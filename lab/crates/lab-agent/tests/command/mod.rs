@@ -4,10 +4,10 @@
 
 use std::process::{Command, Output};
 
-/// The agent's exit status and output.
-pub fn agent(arguments: &[&str]) -> Output {
+/// The exit status and the output of a command line, whose words are split at spaces.
+pub fn agent(line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_perpacket-lab-agent"))
-        .args(arguments)
+        .args(line.split_whitespace())
         .output()
         .unwrap()
 }
