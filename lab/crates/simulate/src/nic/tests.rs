@@ -168,7 +168,7 @@ fn a_sent_packet_passes_the_processor_twice_and_a_received_one_once() {
         pair.nic.post(frame, &mut pair.host, &mut pair.context);
         pair.finish_tasks();
         let [send, _, _] = pair.context.measure.statistics();
-        let (sent, received) = (send.unwrap().mean, receive.unwrap().mean);
+        let (sent, received) = (send.unwrap().mean * 1e3, receive.unwrap().mean * 1e3);
         // The histogram has three significant digits.
         assert!(
             (sent / f64::from(sent_ns) - 1.0).abs() < 0.002,
