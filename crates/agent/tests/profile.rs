@@ -205,6 +205,9 @@ fn the_error_of_a_failed_command_follows_its_profile() {
     );
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["exit_status"], 124);
+    let output = agent("profile -- /nowhere/program");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_of(&output).contains("/nowhere/program: cannot be started"));
 }
 
 /// The output of a shell's script in a mount namespace of its own; `None` without the right to it.

@@ -86,7 +86,6 @@ const MISTAKES: &[&str] = &[
     "load stream --to 127.0.0.1:1 --warmup -2",
     "load stream --to nowhere",
     "media synthesize --into d --duration 0",
-    "profile -- /nowhere/program",
     "profile --cgroup=",
     "profile --config /nowhere/profile.toml",
     "profile --container=",
