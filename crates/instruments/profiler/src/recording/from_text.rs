@@ -9,11 +9,11 @@ use super::text_stacks::{Form, Frame, TextStack, parse};
 use super::{Recorded, Settings, Traffic, activity};
 use crate::attribute::Attributor;
 use crate::capture::{Backend, GroupCounts, Record, Sample};
+use crate::collector::{Collector, Detail, Server};
 use crate::error::ProfileError;
 use crate::passes::{Context, PassResult, SECOND_NS};
 use crate::profiler::rules_of;
 use crate::summary;
-use crate::tally::{Collector, Detail, Server};
 
 /// The address of the first function, and the distance between two.
 const FIRST: u64 = 0xffff_ffff_8000_0000;
