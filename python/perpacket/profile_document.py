@@ -62,7 +62,7 @@ class TwoWays(Section):
         return (self.segments_sent or 0.0) + (self.segments_received or 0.0)
 
 
-class Processor(Section):
+class ProcessorLoad(Section):
     """One processor: its time and its packets."""
 
     cpu: int
@@ -105,7 +105,7 @@ class ProfileDocument(Section):
     """The share of the busy time of each layer and kind of work."""
     parts: Parts | None = None
     cpus: list[int] = Field(default_factory=list)
-    processors: list[Processor] = Field(default_factory=list)
+    processors: list[ProcessorLoad] = Field(default_factory=list)
     closure: Closure | None = None
     findings: list[str] = Field(default_factory=list)
     limits: list[str] = Field(default_factory=list)
