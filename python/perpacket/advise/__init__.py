@@ -25,6 +25,7 @@
     crashed.py      the settings that a killed trial left changed, for `perpacket doctor`
     guardian.py     the process that undoes a trial whose own process has ended
     trial.py        changes measured in interleaved windows and undone
+    guards.py       the signs that a change harms the users, which end a trial
     windows.py      the order of windows, and the measurement of one
     effect.py       the effect of a change, from its windows
     twin.py         a second server with one option changed

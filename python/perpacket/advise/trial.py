@@ -19,9 +19,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perpacket import server_cost
-from perpacket.advise import added, catalogue, journal, servers, settings, slope, twin, windows
+from perpacket.advise import (
+    added,
+    catalogue,
+    guards,
+    journal,
+    servers,
+    settings,
+    slope,
+    twin,
+    windows,
+)
 from perpacket.advise.effect import (
     ALL,
+    BEFORE,
     CHANGED,
     ITSELF,
     PATH,
@@ -64,6 +75,9 @@ MOST_REPEATED = 3
 profile. On a busy machine, a server or the profiler may wait for a processor for a whole window."""
 
 
+NO_GUARDS = "`--no-guards` measures a harmful change to the end"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The plan of a trial."""
@@ -92,6 +106,8 @@ class Plan:
     """The layer at which a known cost is added."""
     seed: int = 1
     confidence: float = 0.95
+    is_guarded: bool = True
+    """Whether a change that harms the users ends the trial, as `guards.py` describes."""
 
     @property
     def counted(self) -> str:
@@ -446,6 +462,9 @@ class _TrialRunner:
                 for place_in_block, side in enumerate(windows.order(sides, block, plan.seed), 1):
                     url = switch(side)
                     found.append(self._window(block, side, url))
+                    if plan.is_guarded and sides <= ITSELF + 1 and (reason := guards.harm(found)):
+                        switch(BEFORE)
+                        raise guards.Harmful(f"{what}: stopped and undone: {reason}", NO_GUARDS)
                     if len(found) == 1:
                         self._check_others(others, found[0])
                     done = (block + place_in_block / (2 * sides)) / plan.blocks

@@ -179,6 +179,14 @@ def trial(
         bool, typer.Option("--dry-run", help="Print every command, and change nothing.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of windows.")] = 1,
+    no_guards: Annotated[
+        bool,
+        typer.Option(
+            "--no-guards",
+            help="Measure to the end also a change after which p99, retransmissions or drops are "
+            "five times as high.",
+        ),
+    ] = False,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -213,6 +221,7 @@ def trial(
         undo=undo,
         seed=seed,
         slope=slope,
+        is_guarded=not no_guards,
     )
     if dry_run:
         for line in trials.commands(plan):
