@@ -60,7 +60,7 @@ pub struct Spec {
     #[arg(long, value_name = "BIT-RATE")]
     #[schemars(extend("x-needs" = "to"))]
     pub bit_rate: Option<BitRate>,
-    /// Who sends [default: send].
+    /// Side that sends [default: send].
     #[arg(long, value_enum)]
     #[schemars(extend("x-needs" = "to"))]
     pub direction: Option<Direction>,
