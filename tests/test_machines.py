@@ -167,19 +167,6 @@ def test_an_old_kernel_runs_loads_and_names_what_it_lacks(run: Run) -> None:
     assert "Linux 6.1 or newer" in lacks["io_uring"]
 
 
-@machine("old")
-def test_an_old_kernel_serves_media_links_hosts_and_exports(run: Run) -> None:
-    assert document(run, "load-media")["sessions"]["started"] > 0
-    assert "perpacket_" in succeeded(run, "export").output
-    assert document(run, "link")
-    live = run.checks["route-live"]
-    assert live.status != 0
-    assert "Linux 5.18 or newer" in live.errors
-    added = run.checks["add-cost"]
-    assert added.status != 0
-    assert "Linux 6.6" in added.errors
-
-
 @machine("big-endian")
 def test_a_recording_in_another_byte_order_is_refused_by_name(run: Run, tmp_path: Path) -> None:
     succeeded(run, "record")
@@ -191,6 +178,7 @@ def test_a_recording_in_another_byte_order_is_refused_by_name(run: Run, tmp_path
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"--perf {recording}: recorded on a machine of the other byte order" in done.stderr
+    assert "perf script" in done.stderr
 
 
 @machine("queues")
@@ -212,8 +200,10 @@ def test_an_imbalance_of_processors_is_found_only_if_there_is_one(run: Run) -> N
     spread, pinned = document(run, "profile-spread"), document(run, "profile-pinned")
     assert spread["findings"] == []
     (finding,) = pinned["findings"]
-    assert re.match(r"CPU 0 receives \d\d % of packets and is \d+ % busy; ", finding), finding
-    assert finding in succeeded(run, "table-pinned").output
+    sentence = r"^CPU 0 receives \d\d % of packets and is \d+ % busy; "
+    assert re.match(sentence, finding), finding
+    table = succeeded(run, "table-pinned").output  # of another window
+    assert re.search(sentence, table, re.MULTILINE), table
     assert "% of packets and" not in succeeded(run, "table-spread").output
     by_cpu = {row["cpu"]: row for row in pinned["processors"]}
     others = [row["packet_share"] for cpu, row in by_cpu.items() if cpu]
