@@ -471,13 +471,13 @@ def test_a_run_is_compared_with_every_figure_and_its_report_draws_them(
     page = html.write(analyze(drawn, directory), tmp_path / "report.html").read_text()
     assert "Nothing to draw" not in page
     if name == "sensitivity":
-        assert len(rows) == 5
-        clients = rows["isa2003/441-var-clients/throughput"]
+        assert len(rows) == 5 * 4
+        clients = rows["isa2003/441-var-clients/server_cpu"]
         assert clients.reference.value == 62.29
         assert clients.value is not None
         assert clients.value.value > 99
         # Only the replication changes them.
-        error = rows["isa2003/441-var-error/throughput"]
+        error = rows["isa2003/441-var-error/page_faults"]
         assert error.value is not None
         assert error.value.value == pytest.approx(100)
     elif name == "double-buffer":
