@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from perpacket.advise import guards, trial
-from perpacket.advise.effect import BEFORE, CHANGED, ITSELF, Window
+from perpacket.advise.effect import BEFORE, CHANGED, ITSELF, Window, effects
 from perpacket.advise.network_scope import NetworkScope
+from perpacket.show import trial_tables
 
 
 def window(side: int, p99_us: float = 2000.0, retransmissions: float = 1.0) -> Window:
@@ -68,3 +69,19 @@ def test_a_harmful_change_is_undone_in_its_window(
     else:
         assert runner.blocks(2, switch, found, lambda *_: None, "tso=off")
         assert len(found) == 8
+
+
+@pytest.mark.parametrize(("factor", "is_first"), [(2.0, True), (1.05, False)])
+def test_a_large_change_of_throughput_comes_before_the_cost(factor: float, is_first: bool) -> None:
+    found = [
+        replace(
+            window(side),
+            block=block,
+            requests=500.0 * (factor if side else 1.0) * (1 + block / 1e3),
+        )
+        for block in range(8)
+        for side in (BEFORE, CHANGED, CHANGED, BEFORE)
+    ]
+    text = trial_tables.headline(trial.Trial("tso=on", effects(found), tuple(found), (), True))
+    assert text.startswith("tso=on: requests/s +100") == is_first
+    assert ("requests/s" in text.split("processor time")[0]) == is_first

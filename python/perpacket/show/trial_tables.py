@@ -45,7 +45,7 @@ def headline(trial: Trial) -> str:
         f"{title} {change_text(ratio.value)} [{change_text(ratio.low)}, {change_text(ratio.high)}]"
     )
     if effects.verdict is not Verdict.NOT_DISTINGUISHABLE:
-        return f"{trial.change}: {effects.verdict}: {size}; {floor}"
+        return f"{trial.change}: {rate_text(effects)}{effects.verdict}: {size}; {floor}"
     more = ""
     if (needed := effects.blocks_for_goal) is not None:
         needed *= 4 if effects.null is None else 6
@@ -55,7 +55,24 @@ def headline(trial: Trial) -> str:
                 f"; the machine is too unsteady now to show a change of {percent(GOAL)} "
                 "within an hour"
             )
-    return f"{trial.change}: not distinguishable at this length: {size}; {floor}{more}"
+    rate = rate_text(effects)
+    return f"{trial.change}: {rate}not distinguishable at this length: {size}; {floor}{more}"
+
+
+RATE_CHANGE = 0.1
+"""A change of throughput whose whole interval is beyond this share comes before the cost."""
+
+
+def rate_text(effects: Effects) -> str:
+    """The change of throughput, if it is large: a broken or mended path matters more than cost."""
+    for effect in effects.others:
+        ratio = effect.ratio
+        if effect.quantity.key != "units_per_s" or ratio is None:
+            continue
+        if ratio.low > 1 + RATE_CHANGE or ratio.high < 1 - RATE_CHANGE:
+            interval = f"[{change_text(ratio.low)}, {change_text(ratio.high)}]"
+            return f"{effect.quantity.title} {change_text(ratio.value)} {interval}; "
+    return ""
 
 
 def null_text(null: Interval) -> str:
