@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from a_server import HTTP, compiled
 from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.emulate import files, kernel, prepared, report, runs
@@ -30,39 +31,6 @@ from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """A process that never waits, and that ends with the process of the tests."""
-
-HTTP = b"""
-#include <arpa/inet.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-static const char answer[] = "HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n/* header */\\r\\nok";
-int main(int count, char **words) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
-    int listener = socket(AF_INET, SOCK_STREAM, 0), poll = epoll_create1(0);
-    char request[4096];
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener};
-    bind(listener, (struct sockaddr *)&address, sizeof address);
-    listen(listener, 100);
-    /* daemon */
-    epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
-    while (epoll_wait(poll, &event, 1, -1) == 1) {
-        int connection = event.data.fd;
-        if (connection == listener) {
-            event = (struct epoll_event){.events = EPOLLIN, .data.fd = accept(listener, 0, 0)};
-            epoll_ctl(poll, EPOLL_CTL_ADD, event.data.fd, &event);
-        } else if (read(connection, request, sizeof request) <= 0) {
-            close(connection);
-        } else {
-            /* work */
-            write(connection, answer, sizeof answer - 1);
-        }
-    }
-}
-"""
-"""A small web server. Tests replace its comments by more work."""
 
 NO_HTTP = HTTP.replace(b"HTTP/1.1", b"-ERR 1.1")
 
@@ -139,8 +107,7 @@ def test_a_window_of_requests_has_so_many(session: Session) -> None:
 
 
 def test_a_server_that_does_not_answer_http_is_an_error(session: Session, tmp_path: Path) -> None:
-    server = tmp_path / "server"
-    subprocess.run(["cc", "-O2", "-o", server, "-x", "c", "-"], input=NO_HTTP, check=True)
+    server = compiled(NO_HTTP, tmp_path)
     words = f"{server} {{port}}"
     own = replace(session, files=files.server_archive([str(server)], ()))
     with pytest.raises(RunFailed, match="no HTTP response without an error, but none at all"):
@@ -156,9 +123,7 @@ def test_errors_alone_are_no_sound_responses() -> None:
 
 
 def test_a_server_may_become_a_daemon(session: Session, tmp_path: Path) -> None:
-    server = tmp_path / "server"
-    program = HTTP.replace(b"/* daemon */", b"if (fork()) return 0;")
-    subprocess.run(["cc", "-O2", "-o", server, "-x", "c", "-"], input=program, check=True)
+    server = compiled(HTTP.replace(b"/* daemon */", b"if (fork()) return 0;"), tmp_path)
     own = replace(session, files=files.server_archive([str(server)], ()))
     found: Any = own.emulate(replace(SMALL, scenario=Scenario(f"{server} {{port}}")))
     assert found["requests"]["statuses"].keys() == {"200"}

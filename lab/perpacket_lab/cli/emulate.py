@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,8 @@ from perpacket.cli import output, progress
 from perpacket.cli.destination import check_destination
 from perpacket.cli.options import Format, FormatOption, QuietOption
 from perpacket.cli.quantities import bits_per_s, seconds, size_bytes
+from perpacket.whole_file import write_whole
+from perpacket_lab.cli.emulate_compare import compare
 
 if TYPE_CHECKING:
     from perpacket_lab.emulate.session import Guest, Session
@@ -184,6 +187,12 @@ def emulate(
             help="TOML file of rules that override the built-in ones, as for `profile`.",
         ),
     ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the JSON, with all functions, for `emulate compare`."
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(help="Write the first variant's accesses to this file, for `emulate replay`."),
@@ -222,10 +231,12 @@ def emulate(
         variants=replications,
         turn_instructions=turn_instructions,
         seed=seed,
-        by=by.value,
+        by=(By.FUNCTION if save is not None and by is By.LAYER else by).value,
         rules=rules,
         cycles=cycles,
     )
+    if save is not None:
+        check_destination("--save", save)
     if record is not None:
         check_destination("--record", record)
         size_mb = (settings.frames + settings.warmup) * RECORD_BYTES / 1e6
@@ -239,6 +250,8 @@ def emulate(
             on_stage=stage(quiet),
             on_progress=report,
         )
+    if save is not None:
+        write_whole(save, json.dumps(run.as_dict()) + "\n")
     show(run, output_format)
 
 
@@ -278,6 +291,13 @@ def prepare(
     command = Scenario(server).command
     session = open_session(guest(kernel, modules, command, server_files, newest=True), quiet)
     output.write_line(f"Linux {session.machine.kernel} is ready in {session.machine.folder}")
+
+
+app.command(
+    epilog="Example: perpacket emulate --server './server {port}' --connections 1 --requests 500 "
+    "--save old.json, later the same with --save new.json, then perpacket emulate compare old.json "
+    "new.json --fail-if 'instructions_per_request > 1.01'"
+)(compare)
 
 
 @app.command(epilog="Example: perpacket emulate shell")

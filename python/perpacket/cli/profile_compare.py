@@ -12,7 +12,8 @@ from perpacket import lab
 from perpacket.analysis.profile_comparison import Unit
 from perpacket.cli import output, progress
 from perpacket.cli.destination import check_destination
-from perpacket.cli.failure import CheckFailed, ExitStatus
+from perpacket.cli.fail_if import end_by_rules
+from perpacket.cli.failure import ExitStatus
 from perpacket.cli.options import Format, FormatOption, QuietOption
 
 EPILOG = (
@@ -66,7 +67,7 @@ def compare(
     Prints the traffic first, because a ratio of costs means little if the packets differ.
     """
     from perpacket import api
-    from perpacket.analysis import profile_comparison, ratios
+    from perpacket.analysis import ratios
     from perpacket.show import comparison_tables as shown
 
     if svg is not None:
@@ -85,15 +86,4 @@ def compare(
         charts.write_flame_graph(compared, svg)
     for note in compared.notes:
         progress.note(f"note: {note}", quiet)
-    by_decision: dict[profile_comparison.Decision, list[str]] = {}
-    for judged in compared.judged:
-        # An interval that is too wide for the table still shows why the rule is undecided.
-        ratio = judged.ratio
-        value = shown.ratio_text(ratio) if ratio.value is None else ratios.ratio_text(ratio)
-        text = f"{judged.rule}: it is {value}"
-        by_decision.setdefault(judged.decision, []).append(text)
-    if broken := by_decision.get(profile_comparison.Decision.BROKEN):
-        raise CheckFailed("; ".join(broken))
-    if undecided := by_decision.get(profile_comparison.Decision.UNDECIDED):
-        progress.note(f"undecided: {'; '.join(undecided)}; record more windows", quiet)
-        raise typer.Exit(ExitStatus.UNDECIDED)
+    end_by_rules(compared.judged, quiet, "record more windows")

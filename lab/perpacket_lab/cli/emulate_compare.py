@@ -1,0 +1,54 @@
+"""`perpacket emulate compare`: compares two saved emulations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perpacket.cli import output, progress
+from perpacket.cli.destination import check_destination
+from perpacket.cli.fail_if import end_by_rules
+from perpacket.cli.options import Format, FormatOption, QuietOption
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A file that `emulate --save` wrote.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The emulation compared with it.")],
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="A rule about the ratio B/A, for example 'instructions_per_request > 1.01' or "
+            "'instructions_per_packet.tcp > 1.02'. Exit status 1 if the whole interval matches, 5 "
+            "if a part does. May be repeated.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a flame graph of the differences.")
+    ] = None,
+    output_format: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Print the ratio B/A of each layer's instructions, and the functions that changed most."""
+    from perpacket.analysis import ratios
+    from perpacket_lab.analysis import emulation_comparison as comparison
+    from perpacket_lab.show import emulation_comparison_tables as shown
+    from perpacket_lab.show.charts.profile_difference import write_flame_graph
+
+    if svg is not None:
+        check_destination("--svg", svg)
+    rules = [ratios.read_rule(text) for text in fail_if or []]
+    found = comparison.compare(comparison.read(first), comparison.read(second), rules)
+    if output_format is Format.JSON:
+        output.write_json(shown.document(found))
+    else:
+        for table in shown.tables(found):
+            output.write_rows(table)
+        output.write_line(shown.headline(found))
+    if svg is not None:
+        write_flame_graph(found.by_unit[found.unit], svg)
+    for note in found.notes:
+        progress.note(f"note: {note}", quiet)
+    end_by_rules(found.judged, quiet, "emulate with more --replications")

@@ -1,0 +1,175 @@
+"""`perpacket emulate compare`: known changes of a server are found, with their size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a_server import HTTP, compiled
+from perpacket.analysis.profile_comparison import Unit
+from perpacket.cli import app
+from perpacket_lab.analysis import emulation_comparison as comparison
+from perpacket_lab.emulate import files
+from perpacket_lab.emulate.session import Session
+from perpacket_lab.emulate.settings import Scenario, Settings
+
+CHECKED = Settings(
+    Scenario("server", 1), requests=50, warmup_requests=50, variants=3, by="function"
+)
+
+WORK = b"/* work */"
+
+NOISE = 0.001
+"""The share of a request by which layers may differ that the change of a server does not concern:
+the phase of acknowledgments and of timers changes with its work."""
+
+
+def instructions(number: int) -> bytes:
+    """The server with so many more instructions in each request."""
+    return HTTP.replace(WORK, f'__asm__ volatile(".rept {number}; nop; .endr");'.encode())
+
+
+SYSTEM_CALL = HTTP.replace(WORK, b"syscall(SYS_getppid);")
+
+
+def variant(scale: float, requests: int, functions: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "packets": {"sent": 2 * requests, "received": requests},
+        "requests": requests,
+        "window_s": 0.1,
+        "instructions": {
+            "layer_kinds": {"user user": 1000 * requests, "tcp protocol": scale * 2000 * requests},
+            "functions": {name: own * requests for name, own in functions.items()},
+        },
+    }
+
+
+def document(scale: float = 1.0, functions: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """An invented emulation of five variants."""
+    own = functions or {"tcp tcp_ack": 200.0, "tcp tcp_old": 10.0}
+    return {
+        "kernel": "6.1",
+        "state": "a",
+        "settings": {"server": "web", "connections": 1},
+        "variants": 5,
+        "by_variant": [variant(scale * (1 + number / 1e5), 100, own) for number in range(5)],
+    }
+
+
+def test_the_functions_that_changed_are_new_gone_or_grown() -> None:
+    from perpacket_lab.show import emulation_comparison_tables as shown
+
+    first = document()
+    second = document(1.1, {"tcp tcp_ack": 230.0, "tcp tcp_new": 20.0})
+    second["state"] = "b"
+    second["kernel"] = "6.12"
+    found = comparison.compare(first, second)
+    assert found.unit is Unit.REQUEST
+    assert not found.by_unit[Unit.REQUEST].paired
+    names = {one.quantity: shown.state(one) for one in found.functions}
+    assert list(names) == ["tcp tcp_ack", "tcp tcp_new", "tcp tcp_old"]
+    assert (names["tcp tcp_new"], names["tcp tcp_old"]) == ("new", "gone")
+    assert any("6.1 in A, 6.12 in B" in note for note in found.notes)
+    assert any("not paired" in note for note in found.notes)
+    written: Any = shown.document(found)
+    assert written["functions"]["tcp tcp_ack"]["ratio"]["value"] == pytest.approx(1.15)
+    assert written["per_packet"]["layers"]["tcp"]["ratio"]["value"] == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "status"),
+    [
+        ("instructions_per_request > 1.06", 1),
+        ("instructions_per_request > 1.07", 0),
+        ("instructions_per_packet.tcp > 1.05", 1),
+        ("tcp > 1.2", 0),
+        ("kind.protocol > 1.05", 1),
+        ("instructions_per_request.udp > 1", 2),
+        ("instructions_per_joule > 1", 2),
+    ],
+)
+def test_a_rule_decides_the_exit_status(rule: str, status: int, tmp_path: Path) -> None:
+    for name, saved in (("a", document()), ("b", document(1.1))):
+        (tmp_path / name).write_text(json.dumps(saved))
+    command = ["emulate", "compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if", rule]
+    assert app.run(command) == status
+
+
+def test_one_variant_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, scale in (("a", 1.0), ("b", 1.1)):
+        saved = document(scale)
+        saved |= {"variants": 1, "by_variant": saved["by_variant"][:1]}
+        (tmp_path / name).write_text(json.dumps(saved))
+    command = ["emulate", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert app.run([*command, "--fail-if", "tcp > 1.05"]) == 5
+    assert "emulate with more --replications" in capsys.readouterr().err
+
+
+def test_a_flame_graph_of_the_differences_is_written(tmp_path: Path) -> None:
+    for name, saved in (("a", document()), ("b", document(1.1))):
+        (tmp_path / name).write_text(json.dumps(saved))
+    svg = tmp_path / "c.svg"
+    assert (
+        app.run(
+            ["emulate", "compare", *map(str, (tmp_path / "a", tmp_path / "b")), "--svg", str(svg)]
+        )
+        == 0
+    )
+    assert svg.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"by_variant": []}', "\\xff"])
+def test_a_file_that_is_no_emulation_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(content)
+    assert app.run(["emulate", "compare", str(tmp_path / "a"), str(tmp_path / "a")]) == 2
+
+
+def emulated(session: Session, program: bytes, folder: Path) -> dict[str, Any]:
+    """The emulation of a server, always under the same name."""
+    server = compiled(program, folder)
+    own = replace(session, files=files.server_archive([str(server)], ()))
+    scenario = replace(CHECKED.scenario, server=f"{server} {{port}}")
+    return own.emulate(replace(CHECKED, scenario=scenario))
+
+
+def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, float]:
+    """The instructions a request that each layer of the second has more."""
+    compared = comparison.compare(first, second).by_unit[Unit.REQUEST]
+    assert compared.paired
+    return {one.quantity: one.detail.second - one.detail.first for one in compared.layers}
+
+
+@pytest.fixture(scope="module")
+def base(session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The server without a change."""
+    return emulated(session, HTTP, tmp_path_factory.mktemp("base"))
+
+
+@pytest.mark.parametrize("number", [1, 100])
+def test_more_instructions_are_counted_exactly(
+    session: Session, base: dict[str, Any], tmp_path: Path, number: int
+) -> None:
+    found = differences(base, emulated(session, instructions(number), tmp_path))
+    assert found["user"] == pytest.approx(number, abs=0.1)
+    assert abs(found["tcp"]) < NOISE * base["total"]["instructions_per_request"]
+
+
+def test_one_more_system_call_is_in_the_layer_of_system_calls(
+    session: Session, base: dict[str, Any], tmp_path: Path
+) -> None:
+    changed = emulated(session, SYSTEM_CALL, tmp_path)
+    found = differences(base, changed)
+    assert found["syscall"] > 20
+    assert abs(found["tcp"]) < NOISE * base["total"]["instructions_per_request"]
+    functions = comparison.compare(base, changed).functions
+    assert any("getppid" in one.quantity and not one.detail.first for one in functions)
+
+
+def test_the_same_server_has_no_difference(base: dict[str, Any]) -> None:
+    assert not comparison.compare(base, deepcopy(base)).functions
