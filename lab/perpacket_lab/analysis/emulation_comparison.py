@@ -17,9 +17,10 @@ from typing import Any
 from perpacket.analysis import profile_comparison
 from perpacket.analysis.claim import Claim, Pair, ratio_claim
 from perpacket.analysis.profile_comparison import TOTAL, JudgedRule, ProfileComparison, Unit
-from perpacket.analysis.ratios import Rule
+from perpacket.analysis.ratios import RatioRule
 from perpacket.analysis.statistics import paired_ratio, unpaired_ratio
 from perpacket.errors import ConfigurationError
+from perpacket.profile_document import ProfileDocument
 from perpacket.server_cost import OFF_PATH
 
 HINT = "`perpacket emulate --save FILE` writes such a file"
@@ -66,14 +67,19 @@ def read(path: Path) -> Document:
     return document
 
 
-def compare(first: Document, second: Document, rules: Sequence[Rule] = ()) -> EmulationComparison:
+def compare(
+    first: Document, second: Document, rules: Sequence[RatioRule] = ()
+) -> EmulationComparison:
     """Compare B (`second`) with A (`first`).
 
     Raises `ConfigurationError` for a rule about an unknown quantity.
     """
     sides = first["by_variant"], second["by_variant"]
     paired = first.get("state") == second.get("state") and len(sides[0]) == len(sides[1])
-    windows = [[window(variant) for variant in side] for side in sides]
+    windows = [
+        [ProfileDocument.parse(window(variant), "the emulation") for variant in side]
+        for side in sides
+    ]
     has_requests = all(variant["requests"] for side in sides for variant in side)
     by_unit = {
         unit: profile_comparison.compare(*windows, unit=unit, paired=paired)
@@ -145,7 +151,7 @@ def units(variant: Mapping[str, Any], unit: Unit) -> float:
     return float(whole)
 
 
-def judge(rule: Rule, by_unit: Mapping[Unit, ProfileComparison]) -> JudgedRule:
+def judge(rule: RatioRule, by_unit: Mapping[Unit, ProfileComparison]) -> JudgedRule:
     """A rule applied to its ratio; raises `ConfigurationError` for an unknown quantity."""
     name, unit = rule.quantity, next(iter(by_unit))
     if name.startswith(MEASURE):

@@ -231,7 +231,7 @@ def emulate(
         variants=replications,
         turn_instructions=turn_instructions,
         seed=seed,
-        by=(By.FUNCTION if save is not None and by is By.LAYER else by).value,
+        by=(CountedBy.FUNCTION if save is not None and by is CountedBy.LAYER else by).value,
         rules=rules,
         cycles=cycles,
     )
