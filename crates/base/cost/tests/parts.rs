@@ -14,9 +14,8 @@ fn parts(recorded: &str) -> BTreeMap<(String, bool), u64> {
     let rules = Rules::builtin().unwrap();
     let mut sums = BTreeMap::new();
     for line in recorded.lines().filter(|line| !line.starts_with('#')) {
-        let [samples, truth, file, function] = line.split('\t').collect::<Vec<_>>()[..] else {
-            panic!("{line}: expected four columns");
-        };
+        let columns: [&str; 4] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let [samples, truth, file, function] = columns;
         let part = rules
             .part(Clue::Function(function))
             .or_else(|| rules.part(Clue::File(file)))
