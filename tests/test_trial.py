@@ -26,7 +26,7 @@ from perpacket.advise.servers import NGINX, Directive, Server
 from perpacket.advise.trial import Plan, Trial, targets
 from perpacket.advise.windows import order
 from perpacket.cli.trial_verb import UNDO_LEFT, with_plain_undo
-from perpacket.errors import ConfigurationError, RunFailed
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket.measure import agent
 from perpacket.show import trial_tables as shown
 
@@ -438,6 +438,21 @@ def test_a_twin_listens_in_the_network_namespace_of_its_server(tmp_path: Path) -
             assert os.getsid(second.pid) == second.pid
             groups = (Path(f"/proc/{one}/cgroup").read_text() for one in (pid, second.pid))
             assert len(set(groups)) == 1
+
+
+@pytest.mark.live
+def test_a_trial_of_an_option_names_a_loopback_device_that_is_down(tmp_path: Path) -> None:
+    with network() as net, served(tmp_path, inside(net)) as (pid, url):
+        net.run("ip", "link", "set", "lo", "down")
+        scope = NetworkScope.of(pid)
+        command = f"nsenter --net=/proc/{pid}/ns/net ip link set lo up"
+        second = twin.running(servers.find(pid), ["--coalesce 100us"], url, scope)
+        with pytest.raises(MachineLacks, match="`lo` is down") as lacks, second:
+            pass
+        assert f"`{command}`" in lacks.value.hint
+        subprocess.run(command.split(), check=True)
+        with twin.running(servers.find(pid), ["--coalesce 100us"], url, scope):
+            pass
 
 
 def test_a_server_in_the_scheduling_group_of_the_load_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.network_scope import NetworkScope
 
-IFF_LOOPBACK = 0x8
+IFF_UP, IFF_LOOPBACK = 0x1, 0x8
+"""Flags of an interface; include/uapi/linux/if.h."""
 
 TC_H_ROOT = 0xFFFF_FFFF
 """The parent of a root queueing discipline; include/uapi/linux/pkt_sched.h."""
@@ -31,6 +32,7 @@ class Link:
     queueing: str
     address: str = ""
     """The first IPv4 address of the interface."""
+    is_up: bool = True
 
 
 def links(scope: NetworkScope) -> Mapping[str, Link]:
@@ -48,13 +50,13 @@ def _links() -> dict[str, Link]:
             addresses.setdefault(one.get("index"), str(one.get("local") or one.get("address")))
         for one in route.get_links():
             name = str(one.get("ifname"))
-            kind = "loopback" if one.get("flags") & IFF_LOOPBACK else one.get(("linkinfo", "kind"))
+            flags = one.get("flags")
+            kind = "loopback" if flags & IFF_LOOPBACK else one.get(("linkinfo", "kind"))
             queues = int(one.get("num_tx_queues") or 1)
             queueing = str(one.get("qdisc") or "")
             address = addresses.get(one.get("index"), "")
-            found[name] = Link(
-                name, int(one.get("mtu")), kind or "hardware", queues, queueing, address
-            )
+            mtu, is_up = int(one.get("mtu")), bool(flags & IFF_UP)
+            found[name] = Link(name, mtu, kind or "hardware", queues, queueing, address, is_up)
     return found
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from perpacket.advise import servers
+from perpacket.advise import links, servers
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.servers import Directive, Server
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
@@ -64,12 +64,13 @@ def running(
 ) -> Iterator[Twin]:
     """Start the twin of a server with these options; yields it once it listens.
 
-    Raises `MachineLacks` for servers whose options perpacket does not know, and `RunFailed` if the
-    twin does not listen.
+    Raises `MachineLacks` for servers whose options perpacket does not know or if `lo` is down, and
+    `RunFailed` if the twin does not listen.
     """
     parts = urlsplit(url)
     if not parts.hostname:
         raise ConfigurationError(f"--url {url}: expected http://HOST:PORT/PATH", parameter="--url")
+    check_loopback(server.pid, scope)
     (port,) = scope.inside(lambda: free_ports(1))
     with temporary_folder("twin") as folder:
         os.chmod(folder, 0o755)
@@ -81,6 +82,17 @@ def running(
             yield Twin(process.pid, address)
         finally:
             stop(process)
+
+
+def check_loopback(pid: int, scope: NetworkScope) -> None:
+    """Raise `MachineLacks` if `lo` is down: then a namespace does not reach its own addresses."""
+    loopback = links.links(scope).get("lo")
+    if loopback is not None and not loopback.is_up:
+        raise MachineLacks(
+            f"`lo` is down in the network namespace of process {pid}, so a second server there "
+            "cannot be tested: its own address is reached over `lo`",
+            f"as root: `{scope.shell('ip link set lo up')}`",
+        )
 
 
 def command_of(
