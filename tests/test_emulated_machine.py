@@ -96,14 +96,14 @@ def test_a_window_of_requests_has_so_many(session: Session) -> None:
     settings = replace(
         SMALL, scenario=Scenario("web", 1), warmup_frames=0, requests=20, warmup_requests=10
     )
-    found: Any = session.emulate(settings)
-    assert found["requests"] == {"responses": 20, "errors": 0, "statuses": {"200": 20}}
-    (counts,) = found["by_variant"]
+    document: Any = session.emulate(settings)
+    assert document["requests"] == {"responses": 20, "errors": 0, "statuses": {"200": 20}}
+    (counts,) = document["by_variant"]
     whole = sum(counts["instructions"]["layer_kinds"].values())
-    assert found["total"]["instructions_per_request"] == pytest.approx(whole / 20)
+    assert document["total"]["instructions_per_request"] == pytest.approx(whole / 20)
     # Each response of 10 KiB has eight segments of 1448 bytes.
     assert counts["packets"]["sent"] == 20 * 8
-    assert found["data_accesses_per_packet"]["value"] > 1000
+    assert document["data_accesses_per_packet"]["value"] > 1000
 
 
 def test_a_server_that_does_not_answer_http_is_an_error(session: Session, tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_errors_alone_are_no_sound_responses() -> None:
 def test_a_server_may_become_a_daemon(session: Session, tmp_path: Path) -> None:
     server = compiled(HTTP.replace(b"/* daemon */", b"if (fork()) return 0;"), tmp_path)
     own = replace(session, files=files.server_archive([str(server)], ()))
-    found: Any = own.emulate(replace(SMALL, scenario=Scenario(f"{server} {{port}}")))
-    assert found["requests"]["statuses"].keys() == {"200"}
+    document: Any = own.emulate(replace(SMALL, scenario=Scenario(f"{server} {{port}}")))
+    assert document["requests"]["statuses"].keys() == {"200"}
 
 
 def test_the_window_ends_with_the_burst_that_completes_its_frames(session: Session) -> None:
@@ -142,21 +142,21 @@ def test_the_window_ends_with_the_burst_that_completes_its_frames(session: Sessi
 
 def test_latency_is_in_the_guests_time(session: Session) -> None:
     delayed = replace(SMALL, scenario=Scenario("web", 1, latency_ms=20), frames=100)
-    found: Any = session.emulate(delayed)
+    document: Any = session.emulate(delayed)
     # A response of 10 KiB has 13 frames or fewer, and each request waits for a round trip.
-    window_s = found["guest_window_s"]
+    window_s = document["guest_window_s"]
     assert window_s[0] > 100 / 25 * 0.04
 
 
 def test_bulk_data_and_several_caches_in_one_pass(session: Session) -> None:
     memory = Memory.of("32K:8,64K:2", "256K:16,1M:16", "inclusive", "next-line", 64, "allocate")
     settings = replace(SMALL, scenario=Scenario("bulk", 4, rate_mbps=50), memory=memory)
-    found: Any = session.emulate(settings)
-    assert any("those shown are for 256K:16" in limit for limit in found["limits"])
-    misses = found["total"]["l2_misses_per_packet"]
+    document: Any = session.emulate(settings)
+    assert any("those shown are for 256K:16" in limit for limit in document["limits"])
+    misses = document["total"]["l2_misses_per_packet"]
     assert list(misses) == ["32K:8 256K:16", "32K:8 1M:16", "64K:2 256K:16", "64K:2 1M:16"]
     assert misses["64K:2 1M:16"]["value"] <= misses["64K:2 256K:16"]["value"]
-    assert found["packets"]["sent"] > found["packets"]["received"]
+    assert document["packets"]["sent"] > document["packets"]["received"]
 
 
 def test_misses_by_structure_are_those_of_data(session: Session) -> None:
@@ -165,12 +165,12 @@ def test_misses_by_structure_are_those_of_data(session: Session) -> None:
     by_structure: Any = session.emulate(replace(settings, by="structure"))
     for part in ("packets", "total", "layers", "kinds", "directions"):
         assert by_structure[part] == by_layer[part]
-    found = {row["structure"]: row for row in by_structure["structures"]}
-    own = sum(row["l1d_misses_per_packet"] for row in found.values())
+    rows = {row["structure"]: row for row in by_structure["structures"]}
+    own = sum(row["l1d_misses_per_packet"] for row in rows.values())
     assert own == pytest.approx(by_layer["total"]["l1d_misses_per_packet"])
-    members = {name for line in found["TCP"]["lines"] for name in line["members"]}
+    members = {name for line in rows["TCP"]["lines"] for name in line["members"]}
     assert {"snd_nxt", "write_seq"} <= {name.rpartition(".")[2] for name in members}
-    assert {"[user memory]", "[stack]", "[pages]"} <= found.keys()
+    assert {"[user memory]", "[stack]", "[pages]"} <= rows.keys()
 
 
 def test_the_costs_of_all_functions_are_those_of_all_layers(session: Session) -> None:
@@ -181,7 +181,7 @@ def test_the_costs_of_all_functions_are_those_of_all_layers(session: Session) ->
     functions, layers = by_function["functions"], by_layer["layers"].values()
     *most, others = functions
     assert others["function"] == report.OTHERS
-    misses = [sum(one["value"] for one in row["l2_misses_per_packet"].values()) for row in most]
+    misses = [sum(level["value"] for level in row["l2_misses_per_packet"].values()) for row in most]
     assert misses == sorted(misses, reverse=True)
     name = "instructions_per_packet"
     assert sum(row[name] for row in functions) == pytest.approx(sum(row[name] for row in layers))

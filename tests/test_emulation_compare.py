@@ -69,15 +69,15 @@ def test_the_functions_that_changed_are_new_gone_or_grown() -> None:
     second = document(1.1, {"tcp tcp_ack": 230.0, "tcp tcp_new": 20.0})
     second["state"] = "b"
     second["kernel"] = "6.12"
-    found = comparison.compare(first, second)
-    assert found.unit is Unit.REQUEST
-    assert not found.by_unit[Unit.REQUEST].paired
-    names = {one.quantity: shown.state(one) for one in found.functions}
+    compared = comparison.compare(first, second)
+    assert compared.unit is Unit.REQUEST
+    assert not compared.by_unit[Unit.REQUEST].paired
+    names = {claim.quantity: shown.state(claim) for claim in compared.functions}
     assert list(names) == ["tcp tcp_ack", "tcp tcp_new", "tcp tcp_old"]
     assert (names["tcp tcp_new"], names["tcp tcp_old"]) == ("new", "gone")
-    assert any("6.1 in A, 6.12 in B" in note for note in found.notes)
-    assert any("not paired" in note for note in found.notes)
-    written: Any = shown.document(found)
+    assert any("6.1 in A, 6.12 in B" in note for note in compared.notes)
+    assert any("not paired" in note for note in compared.notes)
+    written: Any = shown.document(compared)
     assert written["functions"]["tcp tcp_ack"]["ratio"]["value"] == pytest.approx(1.15)
     assert written["per_packet"]["layers"]["tcp"]["ratio"]["value"] == pytest.approx(1.1)
 
@@ -142,7 +142,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str
     """The instructions a request that each layer of the second has more."""
     compared = comparison.compare(first, second).by_unit[Unit.REQUEST]
     assert compared.paired
-    return {one.quantity: one.detail.second - one.detail.first for one in compared.layers}
+    return {claim.quantity: claim.detail.second - claim.detail.first for claim in compared.layers}
 
 
 @pytest.fixture(scope="module")
@@ -155,20 +155,20 @@ def base(session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 def test_more_instructions_are_counted_exactly(
     session: Session, base: dict[str, Any], tmp_path: Path, number: int
 ) -> None:
-    found = differences(base, emulated(session, instructions(number), tmp_path))
-    assert found["user"] == pytest.approx(number, abs=0.1)
-    assert abs(found["tcp"]) < NOISE * base["total"]["instructions_per_request"]
+    more = differences(base, emulated(session, instructions(number), tmp_path))
+    assert more["user"] == pytest.approx(number, abs=0.1)
+    assert abs(more["tcp"]) < NOISE * base["total"]["instructions_per_request"]
 
 
 def test_one_more_system_call_is_in_the_layer_of_system_calls(
     session: Session, base: dict[str, Any], tmp_path: Path
 ) -> None:
     changed = emulated(session, SYSTEM_CALL, tmp_path)
-    found = differences(base, changed)
-    assert found["syscall"] > 20
-    assert abs(found["tcp"]) < NOISE * base["total"]["instructions_per_request"]
+    more = differences(base, changed)
+    assert more["syscall"] > 20
+    assert abs(more["tcp"]) < NOISE * base["total"]["instructions_per_request"]
     functions = comparison.compare(base, changed).functions
-    assert any("getppid" in one.quantity and not one.detail.first for one in functions)
+    assert any("getppid" in claim.quantity and not claim.detail.first for claim in functions)
 
 
 def test_the_same_server_has_no_difference(base: dict[str, Any]) -> None:

@@ -127,22 +127,26 @@ def functions(
     sides: Sequence[Sequence[Mapping[str, Any]]], unit: Unit, paired: bool
 ) -> tuple[Claim[Pair], ...]:
     """The functions of both sides, those with the largest differences first."""
-    names = {name for side in sides for one in side for name in one["instructions"]["functions"]}
+    variants = [variant for side in sides for variant in side]
+    names = {name for variant in variants for name in variant["instructions"]["functions"]}
     ratio = paired_ratio if paired else unpaired_ratio
-    found = []
+    claims = []
     for name in names:
         values = [
-            [one["instructions"]["functions"].get(name, 0) / units(one, unit) for one in side]
+            [each["instructions"]["functions"].get(name, 0) / units(each, unit) for each in side]
             for side in sides
         ]
         first, second = (sum(own) / len(own) for own in values)
         has_interval = min(map(min, values)) > 0 and min(map(len, values)) >= LEAST_VARIANTS
         interval = ratio(values[1], values[0]) if has_interval else None
-        found.append(ratio_claim("", name, interval, Pair(first, second, paired)))
-    changed = [one for one in found if one.detail.first != one.detail.second]
-    return tuple(
-        sorted(changed, key=lambda one: (-abs(one.detail.second - one.detail.first), one.quantity))
-    )
+        claims.append(ratio_claim("", name, interval, Pair(first, second, paired)))
+    changed = [claim for claim in claims if claim.detail.first != claim.detail.second]
+    return tuple(sorted(changed, key=order))
+
+
+def order(claim: Claim[Pair]) -> tuple[float, str]:
+    """The place of a function among those that changed: the largest difference is first."""
+    return -abs(claim.detail.second - claim.detail.first), claim.quantity
 
 
 def units(variant: Mapping[str, Any], unit: Unit) -> float:
@@ -160,28 +164,29 @@ def judge(rule: RatioRule, by_unit: Mapping[Unit, ProfileComparison]) -> JudgedR
             raise ConfigurationError(
                 f"--fail-if {str(rule)!r}: the emulations have no {name}",
                 parameter="--fail-if",
-                hint=f"there are {', '.join(MEASURE + one for one in by_unit)}",
+                hint=f"there are {', '.join(MEASURE + each for each in by_unit)}",
             )
         unit, name = Unit(unit_name), part or TOTAL
     compared = by_unit[unit]
-    ratios = {one.quantity: one for one in (compared.total, *compared.layers, *compared.kinds)}
+    claims = (compared.total, *compared.layers, *compared.kinds)
+    ratios = {claim.quantity: claim for claim in claims}
     judged = profile_comparison.judge(replace(rule, quantity=name), ratios)
     return replace(judged, rule=rule)
 
 
 def notes(first: Document, second: Document, paired: bool) -> list[str]:
     """Sentences on what besides the server differs, and on the intervals."""
-    found = []
+    sentences = []
     for key in ("kernel", "qemu"):
         if first.get(key) != second.get(key):
-            found.append(f"{key}: {first.get(key)} in A, {second.get(key)} in B")
+            sentences.append(f"{key}: {first.get(key)} in A, {second.get(key)} in B")
     settings = first["settings"], second["settings"]
     for key in sorted(settings[0].keys() | settings[1].keys()):
-        values = [one.get(key) for one in settings]
+        values = [side.get(key) for side in settings]
         if key not in IGNORED and values[0] != values[1]:
-            found.append(f"the setting {key} differs: {values[0]} in A, {values[1]} in B")
+            sentences.append(f"the setting {key} differs: {values[0]} in A, {values[1]} in B")
     if not paired:
-        found.append("the variants are not paired, because the guests differ")
+        sentences.append("the variants are not paired, because the guests differ")
     if min(first["variants"], second["variants"]) < LEAST_VARIANTS:
-        found.append(f"no intervals: emulate with --replications {LEAST_VARIANTS} or more")
-    return found
+        sentences.append(f"no intervals: emulate with --replications {LEAST_VARIANTS} or more")
+    return sentences

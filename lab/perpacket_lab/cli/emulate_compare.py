@@ -33,22 +33,23 @@ def compare(
 ) -> None:
     """Print the ratio B/A of each layer's instructions, and the functions that changed most."""
     from perpacket.analysis import ratios
-    from perpacket_lab.analysis import emulation_comparison as comparison
+    from perpacket_lab.analysis import emulation_comparison
     from perpacket_lab.show import emulation_comparison_tables as shown
     from perpacket_lab.show.charts.profile_difference import write_flame_graph
 
     if svg is not None:
         check_destination("--svg", svg)
     rules = [ratios.read_rule(text) for text in fail_if or []]
-    found = comparison.compare(comparison.read(first), comparison.read(second), rules)
+    sides = emulation_comparison.read(first), emulation_comparison.read(second)
+    comparison = emulation_comparison.compare(*sides, rules)
     if output_format is Format.JSON:
-        output.write_json(shown.document(found))
+        output.write_json(shown.document(comparison))
     else:
-        for table in shown.tables(found):
+        for table in shown.tables(comparison):
             output.write_rows(table)
-        output.write_line(shown.headline(found))
+        output.write_line(shown.headline(comparison))
     if svg is not None:
-        write_flame_graph(found.by_unit[found.unit], svg)
-    for note in found.notes:
+        write_flame_graph(comparison.by_unit[comparison.unit], svg)
+    for note in comparison.notes:
         progress.note(f"note: {note}", quiet)
-    end_by_rules(found.judged, quiet, "emulate with more --replications")
+    end_by_rules(comparison.judged, quiet, "emulate with more --replications")

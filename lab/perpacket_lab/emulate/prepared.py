@@ -121,15 +121,15 @@ def prepare(
 def digest(memory: Path, registers: str) -> str:
     """The digest of a stopped machine's memory and registers."""
     with memory.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256")
-    found.update(registers.encode())
-    return found.hexdigest()[:KEY_DIGITS]
+        machine = hashlib.file_digest(file, "sha256")
+    machine.update(registers.encode())
+    return machine.hexdigest()[:KEY_DIGITS]
 
 
 def check_symbols(file: Path, version: str) -> None:
     """Raise `RunFailed` for a guest's /proc/kallsyms without symbols or without addresses."""
-    found = file.read_bytes().splitlines() if file.exists() else []
-    if sum(line.lstrip(b"0")[:1] != b" " for line in found) < SYMBOLS_LEAST:
+    symbols = file.read_bytes().splitlines() if file.exists() else []
+    if sum(line.lstrip(b"0")[:1] != b" " for line in symbols) < SYMBOLS_LEAST:
         raise RunFailed(
             f"Linux {version}: the kernel has no symbols, and layers are found by symbols",
             "use a kernel that is built with CONFIG_KALLSYMS, as those of distributions are",

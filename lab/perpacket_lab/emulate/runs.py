@@ -62,13 +62,13 @@ def emulate(
             while waiting:
                 on_progress(f"variant {count - len(waiting)} of {count}", 1 - len(waiting) / count)
                 finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for one in finished:
-                    one.result()
+                for ended in finished:
+                    ended.result()
         except BaseException:
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    return [one.result() for one in runs]
+    return [ended.result() for ended in runs]
 
 
 def variant(

@@ -79,7 +79,9 @@ def network(scenario: Scenario) -> list[str]:
     lines = []
     if not scenario.offloads:
         for inside, card in (("", "eth0"), ("$inside ", "eth1")):
-            lines += [f"{inside}perpacket-agent guest offload {card} {one} off" for one in OFFLOADS]
+            lines += [
+                f"{inside}perpacket-agent guest offload {card} {name} off" for name in OFFLOADS
+            ]
             # TCP still builds large packets, so limit the device to packets of one segment.
             lines.append(f"{inside}/host/ip link set {card} gso_max_segs 1")
     if size := scenario.socket_buffer_bytes:

@@ -18,13 +18,13 @@ SCHEMA = 1
 FUNCTIONS_SHOWN = 20
 
 
-def tables(found: EmulationComparison) -> Iterator[Table]:
+def tables(comparison: EmulationComparison) -> Iterator[Table]:
     """The costs by request and by packet, then the functions that changed most."""
-    for compared in found.by_unit.values():
+    for compared in comparison.by_unit.values():
         yield from shown.tables(compared)
-    rows = [function_row(one) for one in found.functions[:FUNCTIONS_SHOWN]]
+    rows = [function_row(claim) for claim in comparison.functions[:FUNCTIONS_SHOWN]]
     headings = ("function", "A", "B", "B - A", "B/A", "verdict")
-    title = f"functions that changed most, in instructions a {found.unit}"
+    title = f"functions that changed most, in instructions a {comparison.unit}"
     yield Table.of_texts(title, headings, tuple(rows), headings[1:5])
 
 
@@ -48,23 +48,24 @@ def state(claim: Claim[Pair]) -> str:
     return "gone" if not claim.detail.second else str(claim.verdict)
 
 
-def headline(found: EmulationComparison) -> str:
+def headline(comparison: EmulationComparison) -> str:
     """A sentence on the cost by the first unit, and on what changed most."""
-    return shown.headline(found.by_unit[found.unit])
+    return shown.headline(comparison.by_unit[comparison.unit])
 
 
-def document(found: EmulationComparison) -> dict[str, object]:
+def document(comparison: EmulationComparison) -> dict[str, object]:
     """The comparison as JSON."""
     functions = {
-        one.quantity: {**ratios.ratio_fields(one), "verdict": state(one)} for one in found.functions
+        claim.quantity: {**ratios.ratio_fields(claim), "verdict": state(claim)}
+        for claim in comparison.functions
     }
     return {
         "schema": SCHEMA,
-        **{f"per_{unit}": shown.document(one) for unit, one in found.by_unit.items()},
+        **{f"per_{unit}": shown.document(each) for unit, each in comparison.by_unit.items()},
         "functions": {
             name: {key: fields[key] for key in ("first", "second", "ratio", "verdict")}
             for name, fields in functions.items()
         },
-        "rules": {str(one.rule): str(one.decision) for one in found.judged},
-        "notes": list(found.notes),
+        "rules": {str(rule.rule): str(rule.decision) for rule in comparison.judged},
+        "notes": list(comparison.notes),
     }
