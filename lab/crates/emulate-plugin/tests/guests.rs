@@ -402,7 +402,7 @@ fn an_option_that_is_wrong_ends_the_emulator_with_a_hint() {
         ),
         (
             "l3=1:1",
-            "error: option `l3=1:1`: expected out, work, symbols",
+            "error: option `l3=1:1`: expected out, work, files, symbols",
         ),
         (
             "record=/nonexistent/file",

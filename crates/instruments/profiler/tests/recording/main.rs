@@ -208,7 +208,7 @@ fn files_that_cannot_be_read_are_errors_of_the_user() {
     let mut pipe = b"PERFILE2".to_vec();
     pipe.extend(16_u64.to_ne_bytes());
     for (bytes, reason) in [
-        (b"text".to_vec(), "not a file of perf record"),
+        (b"text".to_vec(), "no recording and no stacks"),
         (b"2ELIFREP".to_vec(), "byte order"),
         (pipe, "pipe"),
         (good[..good.len() - 200].to_vec(), "ends early"),
