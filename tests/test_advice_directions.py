@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -201,6 +202,23 @@ def limit_of(growth: Growth, link: Link | None = None) -> Report:
         (Growth(5, senders=Senders(2, 1000, 0, 900)), What.BUFFER, "their buffers were full"),
         (Growth(5, protocols={"TcpOutSegs": 100, "TcpRetransSegs": 9}), What.LOSS, "9.0 %"),
         (Growth(5, {"cpu0": 0.03}), What.IDLE, "the machine is idle"),
+        (Growth(5, {"cpu0": 0.97}, stolen={"cpu0": 0.4}), What.STOLEN, "for 40 % of the time"),
+        (
+            Growth(5, protocols={"IpInReceives": 1000, "ConntrackDrop": 7}),
+            What.TABLE, "dropped 7 packets",
+        ),
+        (
+            Growth(5, protocols={"TcpInSegs": 900, "TcpExtSyncookiesSent": 800}),
+            What.FLOOD, "only 0 cookies came back",
+        ),
+        (
+            Growth(5, protocols={"TcpPassiveOpens": 900, "TcpExtListenOverflows": 90}),
+            What.ACCEPT, "90 connections found no room",
+        ),
+        (
+            Growth(5, protocols={"UdpInDatagrams": 60, "UdpRcvbufErrors": 40}),
+            What.DATAGRAMS, "40 of 100 datagrams",
+        ),
     ],
 )  # fmt: skip
 def test_a_limit_that_is_not_the_processor_is_named(growth: Growth, what: What, text: str) -> None:
@@ -227,3 +245,122 @@ def test_a_change_that_moves_the_limit_comes_before_a_larger_bound() -> None:
     report = advise(seen(settings=settings, growth=BUSY))
     names = [one.change.name for one in report.advice]
     assert names.index("rps") < names.index("gro")
+
+
+def test_cookies_that_come_back_are_no_flood() -> None:
+    busy = {"TcpInSegs": 900, "TcpExtSyncookiesSent": 800, "TcpExtSyncookiesRecv": 790}
+    report = advise(seen(growth=Growth(5, {"cpu0": 0.5}, protocols=busy)))
+    assert report.limit is not None
+    assert report.limit.what is What.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("counts", "settings", "change", "value"),
+    [
+        ({}, {"net.netfilter.nf_conntrack_count": "99", "net.netfilter.nf_conntrack_max": "100"},
+         "conntrack-max", "200"),
+        ({"IpInReceives": 1000, "ConntrackDrop": 7}, {}, "conntrack-max", "524288"),
+        ({"TcpExtListenOverflows": 9}, {"net.core.somaxconn": "128"}, "accept-queue", "256"),
+        ({"TcpExtListenOverflows": 9}, {}, "accept-queue", "8192"),
+        ({"UdpRcvbufErrors": 9}, {"net.core.rmem_default": "4096"}, "datagram-buffer", "8192"),
+        ({"UdpRcvbufErrors": 9}, {}, "datagram-buffer", "425984"),
+    ],
+)  # fmt: skip
+def test_a_full_queue_of_the_kernel_becomes_larger(
+    counts: dict[str, int], settings: dict[str, str], change: str, value: str
+) -> None:
+    """Where no file shows the present size, the value is twice the usual one."""
+    report = advise(seen(growth=Growth(5, {"cpu0": 0.9}, protocols=counts), settings=settings))
+    assert report.first is not None
+    assert (report.first.change.name, report.first.value) == (change, value)
+
+
+def test_a_flood_of_requests_is_answered_before_the_stack() -> None:
+    counts = {"TcpInSegs": 900, "TcpExtSyncookiesSent": 800}
+    report = advise(seen(growth=Growth(5, {"cpu0": 0.9}, protocols=counts)))
+    assert report.first is not None
+    assert report.first.change.name == "xdp"
+
+
+FOUR = {f"eth0-rx-{number}": [100 * (number == cpu) for cpu in range(4)] for number in range(4)}
+"""The interrupts of four queues, each on a processor of its own."""
+
+
+def test_rps_is_turned_off_where_it_passes_the_frames_of_all_queues_to_one_processor() -> None:
+    mask = {"file-mask": "mask:01"}
+    spread = Growth(5, BUSY.busy, BUSY.softirq, interrupts=FOUR)
+    assert value_of("rps", seen(settings=mask, growth=spread)) == "none"
+    on_one = {name: [100, 0, 0, 0] for name in FOUR}
+    assert not value_of(
+        "rps", seen(settings=mask, growth=Growth(5, BUSY.busy, BUSY.softirq, interrupts=on_one))
+    )
+
+
+def test_the_two_interrupts_of_one_queue_are_not_spread() -> None:
+    virtio = {"virtio0-input.0": [90, 0], "virtio0-output.0": [20, 0]}
+    one = Growth(5, BUSY.busy, BUSY.softirq, interrupts=virtio)
+    observed = seen(settings={"file-mask": "mask:0"}, growth=one)
+    unplaced = judge(observed, CHANGES["irq-affinity"], "eth0")
+    assert isinstance(unplaced, NotApplicable)
+    virtio |= {"virtio0-input.1": [90, 0], "virtio0-output.1": [20, 0]}
+    two = Growth(5, BUSY.busy, BUSY.softirq, interrupts=virtio)
+    assert value_of("irq-affinity", seen(growth=two)) == "spread"
+
+
+@pytest.mark.parametrize(("received", "value"), [((9, 1), "1"), ((1, 9), "")])
+def test_interrupts_move_to_the_node_of_the_interface(
+    received: tuple[int, int], value: str
+) -> None:
+    rows = {f"cpu{cpu}": Backlog(count, 0, 0) for cpu, count in enumerate(received)}
+    observed = seen(growth=Growth(5, {"cpu0": 0.7}, {"cpu0": 0.5}, backlogs=rows, interrupts=FOUR))
+    files = {"/sys/class/net/{interface}/device/numa_node": "1",
+             "/sys/devices/system/node/node1/cpulist": "1"}  # fmt: skip
+
+    def read(table: Mapping[str, str], interface: str) -> str:
+        if table.get("path") not in files:
+            raise NotReadable("not read")
+        return files[table["path"]]
+
+    observed = replace(observed, read_setting=read)
+    found = judge(observed, CHANGES["irq-affinity"], "eth0")
+    assert (found.value if isinstance(found, Advice) else "") == value
+
+
+def test_a_value_that_the_driver_fixes_is_not_proposed() -> None:
+    fixed = judge(seen(settings={"rx-gro": "off [fixed]"}), CHANGES["gro"], "eth0")
+    assert isinstance(fixed, NotApplicable)
+    assert fixed.reason.endswith("its driver allows no other value")
+    assert value_of("gro", seen(settings={"rx-gro": "off"})) == "on"
+
+
+def test_a_small_mtu_becomes_that_of_ethernet_first() -> None:
+    small = Link("eth0", 576, "hardware", 4, "mq")
+    chain = "ksoftirqd/0;net_rx_action;ip_rcv 400"
+    observed = seen(chain, link=small, frame_bytes=570)
+    observed.profile.document["layer_kinds"] = {"ip": {"protocol": 1.0}}  # type: ignore[index]
+    assert value_of("mtu", observed) == "1500"
+
+
+SIGNING = "nginx;main;SSL_do_handshake;tls_construct_server_key_exchange;RSA_sign;bn_mul_mont 100"
+
+
+@pytest.mark.parametrize(
+    ("chain", "change", "value"),
+    [
+        (SIGNING, "tls-resumption", "on"),
+        ("docker-proxy;runtime.goexit;io.Copy;ksys_write;tcp_sendmsg 100", "userland-proxy", "off"),
+        ("swapper;net_rx_action;ip_rcv;ip_local_deliver;ip_defrag 100", "fragments", "fit"),
+    ],
+)
+def test_the_work_of_programs_and_senders_has_a_name(chain: str, change: str, value: str) -> None:
+    counts = {"IpInReceives": 80, "IpReasmReqds": 70}
+    growth = Growth(5, {"cpu0": 0.9}, protocols=counts)
+    assert value_of(change, seen(RECEIVING, chain, growth=growth)) == value
+    calm = Growth(5, {"cpu0": 0.9}, protocols={"IpInReceives": 80, "IpReasmReqds": 0})
+    assert not value_of(change, seen(RECEIVING, growth=calm))
+
+
+def test_handshakes_are_not_judged_without_the_names_of_functions() -> None:
+    found = judge(seen(RECEIVING, "nginx;[libcrypto.so.3] 300"), CHANGES["tls-resumption"], "eth0")
+    assert isinstance(found, NotApplicable)
+    assert found.is_unread

@@ -335,7 +335,7 @@ def at(
     opened: int = 0,
 ) -> Counters:
     """Counters of a machine with two processors, at a moment."""
-    processors = {f"cpu{n}": Processor(0, round(100 * time_s), s) for n, s in enumerate(idle_s)}
+    processors = {f"cpu{n}": Processor(0, 0, round(100 * time_s), s) for n, s in enumerate(idle_s)}
     tcp = {"TcpPassiveOpens": opened, "TcpActiveOpens": 2 * opened}
     queues = {} if queue is None else {"eth0": queue}
     return Counters(time_s, processors, {7: thread_s}, tcp, queues, 10, unsent)

@@ -71,6 +71,25 @@ def test_counters_of_protocols_have_the_names_of_nstat() -> None:
     }
 
 
+def test_connection_tracking_counts_what_each_processor_dropped() -> None:
+    head = "entries  clashres insert_failed drop early_drop\n"
+    text = head + "00040000  00000000 00000001 0000000a 00000000\n" * 2
+    assert kernel_texts.protocols(text) == {"ConntrackDrop": 20}
+
+
+def test_mpstat_shows_the_time_that_the_host_gave_to_others() -> None:
+    text = "12:00 CPU %usr %soft %steal %idle\n12:01 0 10.0 20.0 30.0 40.0\n"
+    assert kernel_texts.processors(text) == {"cpu0": kernel_texts.Shares(0.6, 0.2, 0.3)}
+
+
+def test_a_setting_that_is_fixed_keeps_its_mark() -> None:
+    text = "Features for eth0:\ngeneric-receive-offload: off [fixed]\ntx-nocache-copy: on\n"
+    found = tool_texts.features(text)
+    assert found is not None
+    assert found[1]["rx-gro"] == "off [fixed]"
+    assert found[1]["tx-nocache-copy"] == "on"
+
+
 def test_interrupts_are_found_by_the_name_of_the_interface() -> None:
     text = """\
             CPU0       CPU1

@@ -224,6 +224,9 @@ def _advice(
     change: Change, direction: Direction, facts: Facts, interface: str
 ) -> Advice | NotApplicable:
     assert change.evidence is not None
+    text = direction.text.format_map(facts)
+    if facts.is_fixed:
+        return NotApplicable(change, interface, f"{text}, and its driver allows no other value")
     bound: Bound | None = None
     no_bound = ""
     removes = direction.bound or change.bound
@@ -242,7 +245,6 @@ def _advice(
     except NotReadable as missing:
         no_bound = str(missing)
     value = direction.suggest.format_map(facts)
-    text = direction.text.format_map(facts)
     relieves = facts["limit"] in change.evidence.relieves
     if not relieves and bound is not None and bound.share.value < SMALLEST_SHARE:
         share = 100 * SMALLEST_SHARE

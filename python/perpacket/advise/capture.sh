@@ -19,7 +19,8 @@ keep() { # folder, files of the kernel: copies of them below the folder
 }
 
 counters() { # folder
-  keep "$1" /proc/uptime /proc/stat /proc/interrupts /proc/net/softnet_stat /proc/net/snmp /proc/net/netstat /proc/net/dev
+  keep "$1" /proc/uptime /proc/stat /proc/interrupts /proc/net/softnet_stat /proc/net/snmp /proc/net/netstat /proc/net/dev \
+    /proc/net/stat/nf_conntrack
   for path in /sys/class/net/*; do
     has ethtool && ethtool -S "${path##*/}" > "$1/ethtool-S-${path##*/}" 2> /dev/null
   done
@@ -30,14 +31,16 @@ counters() { # folder
 settings() {
   for path in /sys/class/net/*; do
     interface=${path##*/}
-    keep "$case" "$path"/napi_defer_hard_irqs "$path"/gro_flush_timeout "$path"/threaded \
+    keep "$case" "$path"/napi_defer_hard_irqs "$path"/gro_flush_timeout "$path"/threaded "$path"/device/numa_node \
       "$path"/queues/rx-*/rps_cpus "$path"/queues/rx-*/rps_flow_cnt "$path"/queues/tx-*/xps_cpus
     for letter in k l g c; do
       has ethtool && ethtool -$letter "$interface" > "$case/ethtool-$letter-$interface" 2> /dev/null
     done
   done
-  keep "$case" /proc/sys/kernel/osrelease
-  sysctl -a 2> /dev/null | grep -E '^net\.(core|ipv4)\.' | grep -v -E 'key|secret|_local_ports' > "$case/sysctl"
+  keep "$case" /proc/sys/kernel/osrelease /sys/devices/system/node/node*/cpulist \
+    /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor /sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq \
+    /sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq
+  sysctl -a 2> /dev/null | grep -E '^net\.(core|ipv4|netfilter)\.' | grep -v -E 'key|secret|_local_ports' > "$case/sysctl"
   has ip && ip -d link | grep -v 'link/' | sed -E 's/(remote|local|peer|group|alias) [^ ]+//g' > "$case/ip-d-link"
   has ss && ss -tinH 2> /dev/null | grep '^[[:space:]]' > "$case/ss-tin"
   has lscpu && lscpu | grep '^CPU(s)' > "$case/lscpu"

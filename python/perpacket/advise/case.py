@@ -75,8 +75,7 @@ class Texts:
     sysctls: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     """The files of /proc and /sys by their paths."""
-    busy: dict[str, float] = field(default_factory=dict)
-    softirq: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, kernel_texts.Shares] = field(default_factory=dict)
     cpus: int = 0
     unnamed: list[tuple[str, dict[str, int]]] = field(default_factory=list)
     """The drivers' counters whose text does not name their interface, by file."""
@@ -92,14 +91,13 @@ class Texts:
         backlogs, rows = kernel_texts.backlogs(text), kernel_texts.interrupts(text)
         counts = {**kernel_texts.protocols(text), **tool_texts.netstat(text)}
         devices, queues = tool_texts.devices(text), tool_texts.disciplines(text)
-        senders, shares = kernel_texts.senders(text), list(kernel_texts.processors(text))
+        senders, shares = kernel_texts.senders(text), kernel_texts.processors(text)
         self.backlogs.update(backlogs)
         self.interrupts.update(rows)
         self.protocols.update(counts)
         self.devices.update(devices)
         self.queues.update(queues)
-        self.busy.update({name: busy for name, busy, _ in shares})
-        self.softirq.update({name: softirq for name, _, softirq in shares})
+        self.shares.update(shares)
         if senders.count or senders.busy_ms:
             self.senders = senders
         columns = max((len(row) for row in rows.values()), default=0)
@@ -227,11 +225,13 @@ class Case:
             found = growth.between(_counters(self.before), now)
             seconds = now.time_s - _counters(self.before).time_s
         assert found is not None
+        shares = self.now.shares
         return replace(
             found,
             seconds=seconds,
-            busy=self.now.busy or found.busy,
-            softirq=self.now.softirq or found.softirq,
+            busy={name: row.busy for name, row in shares.items()} or found.busy,
+            softirq={name: row.softirq for name, row in shares.items()} or found.softirq,
+            stolen={name: row.stolen for name, row in shares.items()} or found.stolen,
         )
 
     def _setting(self, table: Mapping[str, str], interface: str) -> str:

@@ -21,8 +21,8 @@ from perpacket.machine.files import Files
 
 PROC = Path("/proc")
 
-IDLE, WAITING, SOFTIRQ = 3, 4, 6
-"""The columns of idle time, of waiting for a disk, and of softirqs in /proc/stat; proc_stat(5)."""
+IDLE, WAITING, SOFTIRQ, STOLEN = 3, 4, 6, 7
+"""The columns of time in /proc/stat: idle, waiting for a disk, softirqs, steal; proc_stat(5)."""
 
 COLUMNS = {"bytes_received": 0, "packets_received": 1, "bytes_sent": 8, "packets_sent": 9}
 """The columns of /proc/net/dev; net/core/net-procfs.c."""
@@ -36,6 +36,7 @@ class Processor:
     """The time of a processor since the start of the machine."""
 
     softirq_ticks: int
+    stolen_ticks: int
     all_ticks: int
     idle_s: float
     """Idle time, and time in which the processor waited for a disk."""
@@ -95,13 +96,13 @@ def processors(stat: str) -> dict[str, Processor]:
         if re.fullmatch(r"cpu\d+", name):
             ticks = list(map(int, words))
             idle_s = (ticks[IDLE] + ticks[WAITING]) / hertz
-            found[name] = Processor(ticks[SOFTIRQ], sum(ticks[:8]), idle_s)
+            found[name] = Processor(ticks[SOFTIRQ], ticks[STOLEN], sum(ticks[:8]), idle_s)
     return found
 
 
 def protocols(files: Files, folder: str) -> dict[str, int]:
     """The counters of a network namespace; empty if they cannot be read."""
-    texts = (files.text(f"{folder}/{name}") for name in ("snmp", "netstat"))
+    texts = (files.text(f"{folder}/{name}") for name in ("snmp", "netstat", "stat/nf_conntrack"))
     return kernel_texts.protocols("\n".join(texts))
 
 

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 from perpacket.advise import kernel_texts, limit, links, observation
 from perpacket.advise.catalogue import Change
@@ -18,8 +17,12 @@ from perpacket.advise.expression import Function, NotReadable, Value
 from perpacket.advise.growth import Growth
 from perpacket.advise.observation import Observation
 from perpacket.advise.settings.files import controls
+from perpacket.measure import cpu_lists
 
-FREQUENCIES = "/sys/devices/system/cpu"
+FREQUENCY = "/sys/devices/system/cpu/cpu*/cpufreq/"
+
+FIXED = " [fixed]"
+"""The end of a value that the driver does not allow to change, in `ethtool -k`."""
 
 
 class Facts(Mapping[str, Value]):
@@ -69,7 +72,7 @@ class Facts(Mapping[str, Value]):
         """A feature of the interface, `on` or `off`; empty if it cannot be read."""
         table = {"kind": "ethtool-feature", "feature": str(name)}
         try:
-            return self.seen.read_setting(table, self.interface)
+            return self.seen.read_setting(table, self.interface).removesuffix(FIXED)
         except NotReadable:
             return ""
 
@@ -87,6 +90,14 @@ class Facts(Mapping[str, Value]):
         if name not in server.options:
             raise NotReadable(f"{server.kind} has no such option")
         return server.options[str(name)]
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the driver does not allow to change the setting; ethtool prints it."""
+        setting = self.change.setting
+        if setting is None or setting["kind"] != "ethtool-feature":
+            return False
+        return self.seen.read_setting(setting, self.interface).endswith(FIXED)
 
     @property
     def link(self) -> links.Link:
@@ -126,7 +137,7 @@ def _require_here(facts: Facts, what: str) -> None:
 def _present(facts: Facts) -> str:
     change = facts.change
     if change.setting is not None:
-        return facts.seen.read_setting(change.setting, facts.interface)
+        return facts.seen.read_setting(change.setting, facts.interface).removesuffix(FIXED)
     return facts._option(change.name)
 
 
@@ -342,20 +353,54 @@ def _server_cpus(facts: Facts) -> set[int]:
 
 def _frequency_share(facts: Facts) -> float:
     """The present frequency as a share of the highest, the mean over processors."""
-    _require_here(facts, "the frequency of processors")
-    shares: list[float] = []
-    for folder in Path(FREQUENCIES).glob("cpu[0-9]*/cpufreq"):
-        try:
-            now, most = (
-                int((folder / name).read_text())
-                for name in ("scaling_cur_freq", "cpuinfo_max_freq")
-            )
-        except (OSError, ValueError):
-            continue
-        shares.append(now / most)
-    if not shares:
-        raise NotReadable("this machine does not show the frequency of its processors")
-    return min(1.0, sum(shares) / len(shares))
+    now, most = (
+        [_number(text) for text in _file(facts, FREQUENCY + name).split(";")]
+        for name in ("scaling_cur_freq", "cpuinfo_max_freq")
+    )
+    return min(1.0, (sum(now) / len(now)) / (sum(most) / len(most)))
+
+
+def _file(facts: Facts, path: str) -> str:
+    """The contents of a file of sysfs; of several, separated by `;` if they differ."""
+    return facts.seen.read_setting({"kind": "file", "path": path}, facts.interface)
+
+
+def _node_cpus(facts: Facts) -> set[int]:
+    """The processors of the interface's memory node."""
+    node = _file(facts, "/sys/class/net/{interface}/device/numa_node")
+    if node.startswith("-"):
+        raise NotReadable(f"{facts.interface} is at no memory node")
+    return set(cpu_lists.numbers(_file(facts, f"/sys/devices/system/node/node{node}/cpulist")))
+
+
+def _remote_share(facts: Facts) -> float:
+    """The share of received frames that processors of other memory nodes got; 0 without nodes."""
+    try:
+        own = {f"cpu{cpu}" for cpu in _node_cpus(facts)}
+    except NotReadable:
+        return 0.0
+    rows = {name: row.received for name, row in _growth(facts).backlogs.items()}
+    remote = sum(received for name, received in rows.items() if name not in own)
+    return _ratio(remote, sum(rows.values()), "frames in /proc/net/softnet_stat")
+
+
+def _queue_count(facts: Facts) -> int:
+    """The queues whose interrupts occurred. A queue may have one interrupt for each direction."""
+    way = re.compile(r"input|output|tx-?rx|rx-?tx|rx|tx", re.IGNORECASE)
+    return len({way.sub("", name) for name in _interrupts(facts)})
+
+
+def _names_programs(facts: Facts) -> bool:
+    """Whether call chains name the functions of programs, and not only their files."""
+    stacks = facts.seen.profile.stacks
+    unnamed = sum(stack.samples for stack in stacks if stack.functions and stack.is_own_code)
+    if not stacks or unnamed > LEAST_UNNAMED * sum(stack.samples for stack in stacks):
+        raise NotReadable("the profile does not name the functions of programs: `perf record -g`")
+    return True
+
+
+LEAST_UNNAMED = 0.02
+"""The share of samples in unnamed code of programs from which their functions are unknown."""
 
 
 def _kernel_tls(facts: Facts) -> bool:
@@ -452,7 +497,19 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "forwarding_percent": lambda facts: 100 * facts._frames("ip_forward", "ip6_forward"),
     "is_crowded": lambda facts: bool(_crowded(facts)),
     "crowded": _crowded,
-    "interrupt_count": lambda facts: len(_interrupts(facts)),
+    "interrupted_queues": _queue_count,
+    "node_cpu_list": lambda facts: ",".join(map(str, sorted(_node_cpus(facts)))),
+    "remote_share": _remote_share,
+    "remote_percent": lambda facts: 100 * _remote_share(facts),
+    "names_programs": _names_programs,
+    "reassembled_percent": lambda facts: (
+        100
+        * _ratio(
+            _growth(facts).count("IpReasmReqds", "Ip6ReasmReqds"),
+            _growth(facts).count("IpInReceives", "Ip6InReceives"),
+            "received packets",
+        )
+    ),
     "interrupted_share": _interrupted_share,
     "interrupted_percent": lambda facts: 100 * _interrupted_share(facts),
     "merged": _merged,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 
-from perpacket.advise.counters import Counters
+from perpacket.advise.counters import Counters, Processor
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.kernel_texts import NO_SENDERS, Backlog, Senders
 from perpacket.advise.links import Queue
@@ -21,6 +21,8 @@ class Growth:
     busy: Mapping[str, float] = field(default_factory=dict)
     softirq: Mapping[str, float] = field(default_factory=dict)
     """The share of each processor's time that is not idle, and that is in softirqs."""
+    stolen: Mapping[str, float] = field(default_factory=dict)
+    """The share of each processor's time that the host gave to others."""
     thread: float = 0.0
     """The largest share of the time that a thread of the server was on a processor."""
     protocols: Mapping[str, int] = field(default_factory=dict)
@@ -88,10 +90,8 @@ def between(before: Counters, after: Counters) -> Growth | None:
         seconds,
         # The window less the idle time, which is exact; the busy columns count ticks.
         {name: 1 - (now.idle_s - then.idle_s) / seconds for name, (then, now) in both.items()},
-        {
-            name: (now.softirq_ticks - then.softirq_ticks) / max(1, now.all_ticks - then.all_ticks)
-            for name, (then, now) in both.items()
-        },
+        _shares(both, "softirq_ticks"),
+        _shares(both, "stolen_ticks"),
         max(threads, default=0.0),
         _less(after.protocols, before.protocols),
         {
@@ -118,6 +118,14 @@ def between(before: Counters, after: Counters) -> Growth | None:
         after.connections,
         min(before.unsent, after.unsent),
     )
+
+
+def _shares(both: Mapping[str, tuple[Processor, Processor]], kind: str) -> dict[str, float]:
+    """The share of each processor's ticks that are of a kind."""
+    return {
+        name: (getattr(now, kind) - getattr(then, kind)) / max(1, now.all_ticks - then.all_ticks)
+        for name, (then, now) in both.items()
+    }
 
 
 def _row(backlog: Backlog) -> tuple[int, int, int, int]:

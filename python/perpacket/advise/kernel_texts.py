@@ -5,8 +5,9 @@ Each function is pure: text in, numbers out. Text that has another form gives no
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 FAMILIES = "TcpExt|IpExt|MPTcpExt|Icmp6|Udp6|UdpLite6|UdpLite|Ip6|Tcp|Udp|Icmp|IcmpMsg|Ip"
@@ -76,7 +77,23 @@ def protocols(text: str) -> dict[str, int]:
                 counts.update({family + name: int(value) for name, value in named})
         if matched := re.fullmatch(rf"((?:{FAMILIES})\w+)\s+(\d+)(\s+[\d.]+)?", line.strip()):
             counts[matched[1]] = int(matched[2])
-    return counts
+    return {**counts, **_tracking(lines)}
+
+
+def _tracking(lines: Sequence[str]) -> dict[str, int]:
+    """The packets that connection tracking dropped; /proc/net/stat/nf_conntrack, in hexadecimal.
+
+    Each processor has a row. Source: ct_cpu_seq_show of net/netfilter/nf_conntrack_standalone.c.
+    """
+    for place, line in enumerate(lines):
+        columns = line.split()
+        if columns[:1] == ["entries"] and "insert_failed" in columns:
+            at = columns.index("drop")
+            rows = itertools.takewhile(
+                lambda row: re.fullmatch(r"([0-9a-f]{8}\s*)+", row), lines[place + 1 :]
+            )
+            return {"ConntrackDrop": sum(int(row.split()[at], 16) for row in rows)}
+    return {}
 
 
 def interrupts(text: str) -> dict[str, list[int]]:
@@ -140,13 +157,22 @@ def statistics(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in rows}
 
 
-def processors(text: str) -> Iterator[tuple[str, float, float]]:
-    """The name, busy share and softirq share of each processor in the output of mpstat(1).
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares of a processor's time."""
+
+    busy: float
+    softirq: float
+    stolen: float
+
+
+def processors(text: str) -> dict[str, Shares]:
+    """The shares of each processor in the output of mpstat(1), by its name.
 
     The averages at the end replace the earlier rows.
     """
     columns: list[str] = []
-    rows: dict[str, tuple[float, float]] = {}
+    rows: dict[str, Shares] = {}
     for line in text.splitlines():
         words = line.split()
         if "%idle" in words and "CPU" in words:
@@ -155,6 +181,9 @@ def processors(text: str) -> Iterator[tuple[str, float, float]]:
             values = dict(zip(columns, words[-len(columns) :], strict=True))
             if values["CPU"].isdigit():
                 idle = float(values["%idle"]) + float(values.get("%iowait", 0))
-                rows[f"cpu{values['CPU']}"] = (1 - idle / 100, float(values["%soft"]) / 100)
-    for name, (busy, softirq) in rows.items():
-        yield name, busy, softirq
+                rows[f"cpu{values['CPU']}"] = Shares(
+                    1 - idle / 100,
+                    float(values["%soft"]) / 100,
+                    float(values.get("%steal", 0)) / 100,
+                )
+    return rows

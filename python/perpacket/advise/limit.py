@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from perpacket.advise.expression import NotReadable
+
 if TYPE_CHECKING:
     from perpacket.advise.growth import Growth
     from perpacket.advise.observation import Observation
@@ -53,6 +55,21 @@ RING_DROPS = (
 
 HALF = 0.5
 
+LEAST_STOLEN = 0.1
+"""The least share of a processor's time that the host gave to others, and that limits."""
+
+LEAST_REFUSED = 1e-3
+"""The least share of connections or datagrams for which a program's queue had no room."""
+
+FEW_RETURNED = 0.1
+"""The share of SYN cookies that come back; clients return most, and a flood almost none."""
+
+LEAST_COOKIES = 0.05
+"""The least share of received segments that were answered by a cookie, in a flood."""
+
+FULL_TABLE = 0.95
+"""The part of nf_conntrack_max from which the table of connections is full."""
+
 
 class What(StrEnum):
     """What limits the traffic."""
@@ -63,6 +80,11 @@ class What(StrEnum):
     BACKLOG = "full backlog"
     RING = "full ring"
     SQUEEZE = "time squeezes"
+    TABLE = "full connection table"
+    FLOOD = "flood of connection requests"
+    ACCEPT = "full accept queue"
+    DATAGRAMS = "full sockets of datagrams"
+    STOLEN = "time of other guests"
     ONE = "one processor"
     ALL = "all processors"
     WINDOW = "window of the receivers"
@@ -73,7 +95,9 @@ class What(StrEnum):
     NOTHING = "nothing"
 
 
-ELSEWHERE = (What.ALLOWANCE, What.QUEUEING, What.WINDOW, What.LOSS, What.CLIENT, What.IDLE)
+ELSEWHERE = (
+    What.ALLOWANCE, What.STOLEN, What.QUEUEING, What.WINDOW, What.LOSS, What.CLIENT, What.IDLE,
+)  # fmt: skip
 """The limits that no change of the catalogue moves."""
 
 
@@ -108,6 +132,9 @@ def _limits(grown: Growth, seen: Observation) -> Iterator[Limit]:
     yield from _offload(grown, seen)
     yield from _shapers(grown)
     yield from _queues(grown)
+    yield from _table(grown, seen)
+    yield from _programs(grown)
+    yield from _stolen(grown)
     yield from _processors(grown)
     yield from _squeezes(grown)
     yield from _connections(grown)
@@ -189,6 +216,69 @@ def _queues(grown: Growth) -> Iterator[Limit]:
             What.BACKLOG,
             f"a full backlog: {sum(dropped.values()):,} frames found the queue of a processor full "
             f"(netdev_max_backlog), most of them that of {cpu}",
+        )
+
+
+def _table(grown: Growth, seen: Observation) -> Iterator[Limit]:
+    """The table of connection tracking, which refuses new connections if it is full."""
+    refused = grown.protocols.get("ConntrackDrop", 0)
+    try:
+        now, most = (
+            int(seen.read_setting({"kind": "sysctl", "name": f"net.netfilter.{name}"}, ""))
+            for name in ("nf_conntrack_count", "nf_conntrack_max")
+        )
+    except (NotReadable, ValueError):
+        now, most = 0, 0
+    if most and now >= FULL_TABLE * most:
+        yield Limit(
+            What.TABLE,
+            f"a full connection table: it has {now:,} of at most {most:,} connections "
+            "(nf_conntrack_max), and packets of new ones are dropped",
+        )
+    elif refused > LEAST_LOST * max(grown.frames, grown.protocols.get("IpInReceives", 0)):
+        yield Limit(
+            What.TABLE,
+            f"a full connection table: connection tracking dropped {refused:,} packets, for which "
+            "it found no room",
+        )
+
+
+def _programs(grown: Growth) -> Iterator[Limit]:
+    """Queues between the kernel and programs that refused connections or datagrams."""
+    counts = grown.protocols
+    sent, returned = (counts.get(f"TcpExtSyncookies{way}", 0) for way in ("Sent", "Recv"))
+    if sent > LEAST_COOKIES * counts.get("TcpInSegs", sent) and returned < FEW_RETURNED * sent:
+        yield Limit(
+            What.FLOOD,
+            f"a flood of connection requests: {sent:,} were answered by a SYN cookie, and only "
+            f"{returned:,} cookies came back. Most of these requests are from no client",
+        )
+    refused = counts.get("TcpExtListenOverflows", 0)
+    if refused > LEAST_REFUSED * (refused + counts.get("TcpPassiveOpens", 0)):
+        yield Limit(
+            What.ACCEPT,
+            f"a full accept queue: {refused:,} connections found no room, because the program does "
+            "not accept them in time. Clients send again after a second or more",
+        )
+    lost, read = counts.get("UdpRcvbufErrors", 0), counts.get("UdpInDatagrams", 0)
+    if lost > LEAST_REFUSED * (lost + read):
+        yield Limit(
+            What.DATAGRAMS,
+            f"full sockets: {lost:,} of {lost + read:,} datagrams found no room in the socket of "
+            "their program, which does not read them in time",
+        )
+
+
+def _stolen(grown: Growth) -> Iterator[Limit]:
+    """A host that runs others on this guest's processors."""
+    shares = grown.stolen.values()
+    share = sum(shares) / len(shares) if shares else 0.0
+    if share > LEAST_STOLEN:
+        yield Limit(
+            What.STOLEN,
+            f"the host: for {100 * share:.0f} % of the time a processor of this guest was ready, "
+            "and the host ran others on it (steal). Fewer guests on the host, or processors of its "
+            "own, move the limit",
         )
 
 

@@ -16,6 +16,10 @@ GROUPS = {"Channel": "ethtool-channels", "Ring": "ethtool-rings", "Coalesce": "e
 """The kinds of settings for the titles of `ethtool -l`, `-g` and `-c`."""
 
 NETSTAT = {
+    "passive connection openings": "TcpPassiveOpens",
+    "active connection openings": "TcpActiveOpens",
+    "syn cookies sent": "TcpExtSyncookiesSent",
+    "syn cookies received": "TcpExtSyncookiesRecv",
     "segments received": "TcpInSegs",
     "segments sent out": "TcpOutSegs",
     "segments retransmit": "TcpRetransSegs",
@@ -46,7 +50,7 @@ def features(text: str) -> tuple[str, dict[str, str]] | None:
     title = re.search(r"^Features for (\S+):", text, re.MULTILINE)
     if title is None:
         return None
-    rows = re.findall(r"^\s*([\w-]+): (on|off)\b", text, re.MULTILINE)
+    rows = re.findall(r"^\s*([\w-]+): ((?:on|off)\b(?: \[fixed\])?)", text, re.MULTILINE)
     found = dict(rows)
     # The old names of ethtool's own table; ethtool_features of ethtool.c.
     for old, name in FEATURES.items():
