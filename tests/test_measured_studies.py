@@ -137,7 +137,9 @@ def test_figures_of_the_document_are_those_of_the_reference(name: str) -> None:
         if "of all CPU" in row.statement or "cycles per packet" not in row.note:
             numbers = {stated.get(one) for one in ("value", "min", "max", "recomputed")} - {None}
             own = {row.value, row.minimum, row.maximum} - {None}
-            assert own <= numbers | {0.0, -66.4, 401.0}, row.figure
+            # Figures 6 and 10 of Communication Breakdown begin with 1 user and 2 clients.
+            fewest = {1, 2} if row.quantity == "knee.clients" else set()
+            assert own <= numbers | fewest | {0.0, -66.4, 401.0}, row.figure
 
 
 def test_shares_and_changes_are_computed_from_table_1() -> None:

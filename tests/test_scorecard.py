@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from perpacket.analysis.statistics import Interval
+from perpacket_lab.analysis import peaks, session_shares
 from perpacket_lab.analysis.analysis import Analysis
+from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.published_comparison import Comparison, Standing, compare
-from perpacket_lab.analysis.scorecard import ScorecardCell, scorecard_of
+from perpacket_lab.analysis.scorecard import ScorecardCell, number_of, scorecard_of
 from perpacket_lab.study import library
 from perpacket_lab.study.published import Published
 from perpacket_lab.study.published_file import read
@@ -22,6 +25,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
 from from_code import kept_runs, scorecard_pages  # noqa: E402
+
+
+@dataclass(frozen=True)
+class InventedAnalysis:
+    """The part of an analysis that a comparison of several runs reads."""
+
+    estimates: Estimates
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +85,7 @@ def test_every_conclusion_names_published_rows_of_todays_studies() -> None:
 def test_the_pages_and_the_readme_are_those_of_the_kept_runs(
     analyses: Mapping[str, Analysis],
 ) -> None:
-    for file, text in scorecard_pages.texts(analyses).items():
+    for file, text in scorecard_pages.texts(analyses, kept_runs.kept_logs()).items():
         assert file.read_text(encoding="utf-8") == text, f"`make pages` makes {file.name} again"
     readme = scorecard_pages.README.read_text(encoding="utf-8")
     assert all(f"(docs/documents/{one.page}.md)" in readme for one in documents())
@@ -99,9 +109,61 @@ def test_tables_2_and_3_of_tr05_450_were_predicted(analyses: Mapping[str, Analys
     assert len(blind) > 100
     assert sum(one.standing is Standing.HOLDS for one in blind) > len(blind) / 2
     (document,) = [one for one in documents() if one.name == "tr05-450"]
-    cells = [one.cells["simulated"] for one in scorecard_of(document, analyses)]
+    cells = [one.cells["simulated"] for one in scorecard_of(document, analyses, {})]
     assert sum(cell.standing is not Standing.UNTESTED for cell in cells) == 7
 
 
 def test_the_documents_contradict_themselves_in_36_places() -> None:
     assert sum(len(contradictions(one.name)) for one in documents()) == 36
+
+
+def test_the_longest_sessions_of_a_log_are_judged_by_the_published_bounds() -> None:
+    log = {"result": {"session_packets": {"top_tenth_share": 0.61, "bottom_half_share": 0.2}}}
+    rows = session_shares.of_day_6({session_shares.LOG: log})
+    assert [row.standing for row in rows] == [Standing.HOLDS, Standing.FAILS]
+    assert number_of(rows[0]) == "61.0 %"
+    assert session_shares.of_day_6({}) == []
+
+
+def test_peaks_are_judged_in_per_cent_of_the_bound_of_memory() -> None:
+    """With 5,000 MB/s, each byte takes a fifth of a nanosecond, five times: 8,000 Mb/s."""
+    study, column, point = peaks.BANDWIDTH
+    assert peaks.bound_mbps(5000.0) == pytest.approx(8000.0)
+    runs = {
+        study: {point: [4950.0, 5000.0, 5050.0]},
+        "media-servers": {"slow": [70.0, 70.0, 70.0], "fast": [798.0, 800.0, 802.0]},
+        "web-servers": {"copied": [1200.0, 1200.0, 1200.0], "mapped": [16000.0, 16000.0, 16010.0]},
+    }
+    columns = {study: column, **{name: own for _, name, own, _ in peaks.SERVERS}}
+    analyses = {
+        name: InventedAnalysis(
+            Estimates(
+                {
+                    point: {
+                        block: {"point": point, "seed": block, columns[name]: value}
+                        for block, value in enumerate(values)
+                    }
+                    for point, values in points.items()
+                }
+            )
+        )
+        for name, points in runs.items()
+    }
+    rows = peaks.of_bounds(analyses)  # type: ignore[arg-type]
+    assert [(row.reference.point, row.standing) for row in rows] == [
+        ("fast", Standing.HOLDS),
+        ("mapped", Standing.FAILS),
+    ]
+    assert rows[0].value is not None
+    assert rows[0].value.value == pytest.approx(10.0)
+    assert rows[0].value.low < 9.9
+    assert rows[0].value.high > 10.1
+    assert peaks.of_bounds({}) == []
+
+
+def test_a_computed_conclusion_has_the_claims_of_its_function() -> None:
+    document = next(each for each in documents() if each.name == "osdi06")
+    log = {"result": {"session_packets": {"top_tenth_share": 0.7, "bottom_half_share": 0.05}}}
+    rows = scorecard_of(document, {}, {session_shares.LOG: log})
+    (cell,) = [each.cells["measured"] for each in rows if each.cells["measured"].rows]
+    assert cell.text == "**holds** (2 of 2 values): 70.0 %"

@@ -55,20 +55,21 @@ def test_a_change_of_the_published_direction_and_another_size_holds_in_part(
 
 
 def test_an_extreme_that_the_document_reached_is_not_a_bound_that_zero_satisfies() -> None:
+    low, high = "ab-worker-509b", "ab-worker-4096b"
     reached = Published(
-        *("figure", "4.1.1", "scheduling, up to", "a", "cpu_share.scheduling", "%"),
+        *("figure", "4.1.1", "scheduling, up to", low, "cpu_share.scheduling", "%"),
         value=25.0,
-        among=("a", "b"),
+        among=(low, high),
     )
     rows = {
         point: {
             seed: {"point": point, "seed": seed, "layers.scheduler.share": share + seed / 1000}
             for seed in (1, 2, 3)
         }
-        for point, share in (("a", 0.01), ("b", 0.02))
+        for point, share in ((low, 0.01), (high, 0.02))
     }
-    found = extreme(library.find("breakdown"), reached, Estimates(rows))
-    assert found.point == "b"
+    highest = extreme(library.find("breakdown"), reached, Estimates(rows))
+    assert highest.point == high
     assert row([2.1, 2.2, 2.3], value=25.0).standing is Standing.FAILS
     (published,) = [
         one

@@ -1,12 +1,14 @@
 """Kept runs of studies, and the pages made from them: docs/documents.
 
 A kept run is the archive `docs/documents/runs/STUDY.tar.xz` of its run directory, without reports
-of single runs. Its page shows it beside the published values of this tree. `make pages` makes all
-pages again. `make pages RUN=DIRECTORY` keeps a run first.
+of single runs. Its page shows it beside the published values of this tree. `NAME.json` beside it is
+what a command printed of a log that is not in the repository, with the command. `make pages` makes
+all pages again. `make pages RUN=DIRECTORY` keeps a run first.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tarfile
 import tempfile
@@ -23,6 +25,7 @@ from perpacket_lab.study import library
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
+    from perpacket_lab.analysis.session_shares import Log
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
 RUNS = DOCUMENTS / "runs"
@@ -135,6 +138,14 @@ def analyses_of(folder: Path) -> dict[str, Analysis]:
     return found
 
 
+def kept_logs() -> dict[str, Log]:
+    """What was computed from logs that are not in the repository, by the name of the file."""
+    return {
+        file.stem: json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(RUNS.glob("*.json"))
+    }
+
+
 def main(arguments: list[str]) -> None:
     """Keep the runs whose directories are given, then write every page."""
     for argument in arguments:
@@ -143,7 +154,7 @@ def main(arguments: list[str]) -> None:
         analyses = analyses_of(Path(folder))
         for analysis in analyses.values():
             write(analysis)
-    scorecard_pages.write(analyses)
+    scorecard_pages.write(analyses, kept_logs())
 
 
 if __name__ == "__main__":

@@ -6,21 +6,30 @@ All are made from the kept runs, by the rules of `scorecard.toml` and `analysis.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from perpacket.show.table import Table
+from perpacket_lab.analysis import session_shares
 from perpacket_lab.analysis.published_comparison import Standing
-from perpacket_lab.analysis.scorecard import scorecard_of
-from perpacket_lab.analysis.wording import plural
-from perpacket_lab.show import markdown
+from perpacket_lab.analysis.scorecard import COMPUTED, number_of, scorecard_of
+from perpacket_lab.analysis.wording import plural, with_unit
+from perpacket_lab.show import markdown, terminal
 from perpacket_lab.study.published_file import places_in
-from perpacket_lab.study.scorecard_file import METHODS, Document, contradictions, documents
+from perpacket_lab.study.scorecard_file import (
+    METHODS,
+    Document,
+    DocumentFigure,
+    contradictions,
+    documents,
+)
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
+    from perpacket_lab.analysis.published_comparison import Comparison
     from perpacket_lab.analysis.scorecard import ScorecardRow
+    from perpacket_lab.analysis.session_shares import Log
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "documents"
@@ -43,23 +52,47 @@ values that decide on it, and the first of them is printed, with its 95 % interv
 """
 
 
-def texts(analyses: Mapping[str, Analysis]) -> dict[Path, str]:
-    """The text of each file that has a part of the scorecard."""
-    cards = [(document, scorecard_of(document, analyses)) for document in documents()]
-    found = {FOLDER / "scorecard.md": "\n".join(_scorecard(cards))}
+def texts(analyses: Mapping[str, Analysis], logs: Mapping[str, Log]) -> dict[Path, str]:
+    """The text of each file that has a part of the scorecard, and the charts of documents."""
+    cards = [(document, scorecard_of(document, analyses, logs)) for document in documents()]
+    files = {FOLDER / "scorecard.md": "\n".join(_scorecard(cards))}
     for document, rows in cards:
-        page = "\n".join(_document(document, rows, analyses))
-        found[FOLDER / f"{document.page}.md"] = page
+        claims = {each.name: COMPUTED[each.claims](analyses, logs) for each in document.figure}
+        page = "\n".join(_document(document, rows, analyses, claims))
+        files[FOLDER / f"{document.page}.md"] = page
+        for each in document.figure:
+            files[FOLDER / chart_of(document, each)] = _drawn(each, claims[each.name], logs)
     summary = "\n".join(markdown.table(_summary(cards))).strip()
     readme = README.read_text(encoding="utf-8")
-    found[README] = MARKED.sub(lambda match: f"{match[1]}\n{summary}\n\n{match[2]}", readme)
-    return found
+    files[README] = MARKED.sub(lambda match: f"{match[1]}\n{summary}\n\n{match[2]}", readme)
+    return files
 
 
-def write(analyses: Mapping[str, Analysis]) -> None:
+def write(analyses: Mapping[str, Analysis], logs: Mapping[str, Log]) -> None:
     """Write all of them."""
-    for file, text in texts(analyses).items():
+    for file, text in texts(analyses, logs).items():
+        file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
+
+
+def chart_of(document: Document, figure: DocumentFigure) -> str:
+    """The file of a chart of the document's own page."""
+    return f"{document.page}/{markdown.anchor(figure.name)}.svg"
+
+
+def _drawn(figure: DocumentFigure, claims: Sequence[Comparison], logs: Mapping[str, Log]) -> str:
+    """The curve of a log's sessions, or the claims as marks, as an SVG file."""
+    from perpacket_lab.analysis.terms import MEASURED
+    from perpacket_lab.show.charts import beside, chart_style, drawing, session_curve
+
+    if figure.log:
+        curve = logs[figure.log]["result"]["session_curve"]
+        return session_curve.svg(figure.log, curve, session_shares.PUBLISHED_CURVE)
+    records = [beside.record_of(row.quantity, row.value, row) for row in claims if row.value]
+    plot = beside.plot_of(records, "% of the bound", figure.title, MEASURED)
+    return drawing.standalone(
+        plot.draw(chart_style.WIDE), title=figure.title, description=plot.description
+    )
 
 
 def page_of(study: str) -> str:
@@ -122,14 +155,22 @@ def _counts(rows: list[ScorecardRow], method: str) -> str:
 
 
 def _document(
-    document: Document, rows: list[ScorecardRow], analyses: Mapping[str, Analysis]
+    document: Document,
+    rows: list[ScorecardRow],
+    analyses: Mapping[str, Analysis],
+    claims: Mapping[str, Sequence[Comparison]],
 ) -> Iterator[str]:
     yield f"# {document.title}\n"
     rules = "[the rules](scorecard.md#how-a-cell-is-computed)"
     yield f"{document.citation}. What holds here; {rules}.\n"
     yield from markdown.table(_conclusions(rows))
     yield "## Tables and figures, in the document's order\n"
-    yield from markdown.table(_places(document, analyses))
+    yield from markdown.table(_places(document, analyses, claims))
+    for figure in document.figure:
+        yield f"### {figure.name}\n"
+        yield from markdown.table(_claims(claims[figure.name]))
+        yield f"![{figure.title}]({chart_of(document, figure)})\n"
+        yield f"{figure.caption}\n"
     yield "## Where the document contradicts itself\n"
     slips = [(one.where, one.printed, one.follows) for one in contradictions(document.name)]
     yield from markdown.table(Table.of_texts("", ("where", "printed", "what follows"), slips))
@@ -141,7 +182,28 @@ def _document(
     yield f"The runs: {'; '.join(runs)}.\n"
 
 
-def _places(document: Document, analyses: Mapping[str, Analysis]) -> Table:
+def _claims(claims: Sequence[Comparison]) -> Table:
+    """Comparisons of several runs, or of a log."""
+    return Table.of_texts(
+        "",
+        ("published result", "published", "measured", "verdict"),
+        [
+            (
+                terminal.noted(row.quantity, row.reference.note),
+                with_unit(row.reference.text, row.reference.unit),
+                number_of(row),
+                str(row.standing),
+            )
+            for row in claims
+        ],
+    )
+
+
+def _places(
+    document: Document,
+    analyses: Mapping[str, Analysis],
+    claims: Mapping[str, Sequence[Comparison]],
+) -> Table:
     """Each table and figure with the result of the best method that has it, and the others."""
     titles: dict[str, str] = {}
     shown: dict[str, list[str]] = {}
@@ -162,6 +224,12 @@ def _places(document: Document, analyses: Mapping[str, Analysis]) -> Table:
                 parts += [plural(len(drawn), "chart")] if drawn else []
                 target = f"{name}.md#{markdown.anchor(place.name)}"
                 links.append(f"[{analysis.terms.adjective}]({target}): {', '.join(parts)}")
+    for figure in document.figure:
+        titles.setdefault(figure.name, figure.title)
+        standing = [row.standing is Standing.HOLDS for row in claims[figure.name]]
+        link = f"[measured](#{markdown.anchor(figure.name)})"
+        text = f"{link}: {sum(standing)} of {len(standing)} hold, 1 chart"
+        shown.setdefault(figure.name, []).insert(0, text)
     order = sorted(titles, key=markdown.rank)
     rows = [
         (name, titles[name], shown[name][0] if shown[name] else "none", "; ".join(shown[name][1:]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perpacket.analysis.statistics import Interval, unranked
-from perpacket_lab.analysis import region_order, variation
+from perpacket_lab.analysis import knees, region_order, variation
 from perpacket_lab.analysis.doubts import (
     balance_warnings,
     chains,
@@ -24,7 +24,7 @@ from perpacket_lab.study.study import Study
 def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
     """Every published row of the study beside the run, in the document's order.
 
-    A row concerns one point, the order of the regions at a point, or the whole design.
+    A row concerns one point, the order of the regions at a point, a curve, or the whole design.
     """
     found = []
     for published in study.published:
@@ -33,6 +33,8 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
             found.append(region_order.compare_order(study, row, estimates))
         elif row.quantity.startswith(variation.PREFIX):
             found.append(variation.compare_share(study, row, estimates))
+        elif row.quantity.startswith(knees.PREFIX):
+            found.append(knees.compare_knee(study, row, estimates))
         else:
             found.append(compare_figure(study, row, estimates))
     return found

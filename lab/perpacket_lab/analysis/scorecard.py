@@ -1,23 +1,41 @@
 """Whether the conclusions of a document hold, by method, from runs of its studies.
 
-A conclusion names published rows of a study. `published_comparison` judges each row; this module
-only counts them. A conclusion holds if every tested row holds, and does not hold if none does;
-otherwise it holds in part. Rows without a verdict count for nothing.
+A conclusion names published rows of a study, or a function that compares several runs or a log.
+`published_comparison` judges each row; this module only counts them. A conclusion holds if every
+tested row holds, and does not hold if none does; otherwise it holds in part. Rows without a verdict
+count for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
+from typing import Final
 
 from perpacket.analysis.statistics import DEFAULT_CONFIDENCE, Interval
+from perpacket_lab.analysis import peaks, session_shares
 from perpacket_lab.analysis.analysis import Analysis
 from perpacket_lab.analysis.doubts import disturbed
 from perpacket_lab.analysis.published_comparison import Comparison, Standing, compare
+from perpacket_lab.analysis.session_shares import Log
 from perpacket_lab.study.published import Published
-from perpacket_lab.study.scorecard_file import METHODS, Document, DocumentConclusion, Modelled
+from perpacket_lab.study.scorecard_file import (
+    METHODS,
+    Document,
+    DocumentConclusion,
+    Modelled,
+)
+
+Compare = Callable[[Mapping[str, Analysis], Mapping[str, Log]], list[Comparison]]
+"""Comparisons from runs by study and logs by name."""
+
+COMPUTED: Final[Mapping[str, Compare]] = {
+    "peaks": lambda analyses, _: peaks.of_bounds(analyses),
+    "sessions": lambda _, logs: session_shares.of_day_6(logs),
+}
+"""The comparisons that no single run has, by the name in `scorecard.toml`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +71,16 @@ class ScorecardCell:
         mark = "\\*" if self.is_disturbed else ""
         tested = [row for row in self.rows if row.standing is not Standing.UNTESTED]
         if not tested:
-            return f"{self.standing}{mark}: interval too wide, {_number(self.rows[0])}"
+            return f"{self.standing}{mark}: interval too wide, {number_of(self.rows[0])}"
         holding = sum(row.standing is Standing.HOLDS for row in tested)
         count = f" ({holding} of {len(tested)} values)" if len(tested) > 1 else ""
         published = tested[0].reference
         beside = f"; published {published.text}" if published.value is not None else ""
         waits = f"; {self.awaited} more await a run" if self.awaited else ""
-        return f"**{self.standing}**{mark}{count}: {_number(tested[0])}{beside}{waits}"
+        return f"**{self.standing}**{mark}{count}: {number_of(tested[0])}{beside}{waits}"
 
 
-def _number(row: Comparison) -> str:
+def number_of(row: Comparison) -> str:
     """A value of a run with its interval, unless it is exact, and its unit."""
     text = row.text
     if row.value is not None and row.value.low == row.value.high:
@@ -78,19 +96,30 @@ class ScorecardRow:
     cells: Mapping[str, ScorecardCell]
 
 
-def scorecard_of(document: Document, analyses: Mapping[str, Analysis]) -> list[ScorecardRow]:
-    """The conclusions of a document, by method; `analyses` are runs by study."""
+def scorecard_of(
+    document: Document, analyses: Mapping[str, Analysis], logs: Mapping[str, Log]
+) -> list[ScorecardRow]:
+    """The conclusions of a document, by method; `analyses` are runs by study, `logs` by name."""
     return [
-        ScorecardRow(one, {method: _cell(document, one, method, analyses) for method in METHODS})
-        for one in document.conclusion
+        ScorecardRow(
+            conclusion,
+            {method: _cell(document, conclusion, method, analyses, logs) for method in METHODS},
+        )
+        for conclusion in document.conclusion
     ]
 
 
 def _cell(
-    document: Document, one: DocumentConclusion, method: str, analyses: Mapping[str, Analysis]
+    document: Document,
+    one: DocumentConclusion,
+    method: str,
+    analyses: Mapping[str, Analysis],
+    logs: Mapping[str, Log],
 ) -> ScorecardCell:
     if method == "modelled" and one.modelled is not None:
         return ScorecardCell((_of_model(one.modelled),))
+    if method == "measured" and isinstance(one.measured, str):
+        return ScorecardCell(tuple(COMPUTED[one.measured](analyses, logs)))
     wanted = one.rows_of(method)
     if wanted is None:
         return ScorecardCell(reason=one.cannot.get(method) or document.cannot.get(method, ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from importlib.resources import files
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,24 @@ class Rows(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     study: str
     rows: list[str] = Field(min_length=1)
+
+
+ComputedName = Literal["peaks", "sessions"]
+"""Comparisons of several kept runs, or of a kept log: `analysis.scorecard.COMPUTED`."""
+
+
+class DocumentFigure(BaseModel):
+    """A chart of the document's own page: of no single run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    """Its place in the document, as `Figure 4`."""
+    title: str
+    caption: str
+    claims: ComputedName
+    """The comparisons below the chart, and its marks unless it is of a log."""
+    log: str = ""
+    """The kept log whose sessions are drawn."""
 
 
 class Modelled(BaseModel):
@@ -43,7 +61,7 @@ class DocumentConclusion(BaseModel):
     claim: str
     where: str
     published: str
-    measured: Rows | None = None
+    measured: Rows | ComputedName | None = None
     emulated: Rows | None = None
     simulated: Rows | None = None
     modelled: Modelled | None = None
@@ -70,6 +88,7 @@ class Document(BaseModel):
     """Its studies, the best method first."""
     cannot: dict[str, str] = Field(default_factory=dict)
     conclusion: list[DocumentConclusion]
+    figure: list[DocumentFigure] = Field(default_factory=list)
 
 
 class Contradiction(BaseModel):
