@@ -32,6 +32,8 @@ from perpacket_lab.show.charts import (
 )
 from perpacket_lab.study.figure import Figure
 from perpacket_lab.study.point import Point
+from perpacket_lab.study.published import Published
+from perpacket_lab.study.quantities import SEVEN
 from perpacket_lab.study.study import Study
 
 
@@ -103,6 +105,32 @@ def test_every_layer_of_the_vocabulary_has_a_colour_and_unknown_ones_are_drawn()
     frame = pl.DataFrame({"x": [1, 1], "layer": ["tcp", "tls"], "value": [10.0, 5.0]})
     chart = stacks.stacked_layers(frame, x_title="x", y_title="cycles per packet")
     assert ">tls<" in drawn(chart)
+
+
+def test_a_stack_stands_beside_the_published_one_if_all_seven_regions_are_published(
+    study: Study, analysis: Analysis
+) -> None:
+    layers = ("user", "syscall", "socket", "tcp", "ip", "ethernet", "driver", "other")
+    columns = {f"layers.{layer}.cycles_per_packet": [100.0, 110.0] for layer in layers}
+    rows = {"point": ["whole", "part"], "configuration": ["W", "W"], "seed": [1, 1], **columns}
+    points = tuple(Point(name, "W", {"server": name}) for name in ("whole", "part"))
+    published = tuple(
+        Published(region, "Table 1", "s", point, f"cycles.{region}", "cycles/packet", value=250.0)
+        for point, regions in (("whole", SEVEN), ("part", SEVEN[:3]))
+        for region in regions
+    )
+    figure = Figure("stacked-layers", "Cycles", "server", "cycles_per_packet")
+    changed = replace(study, points=points, published=published)
+    invented = of_frame(changed, analysis, pl.DataFrame(rows))
+    drawing = stacks.layers_of(figure, invented)
+    assert drawing is not None
+    assert drawing.description.endswith(
+        ": 800 at whole and 880 at part. 1 bar of published values."
+    )
+    text = drawn(drawing.draw(chart_style.WIDE))
+    assert ">whole, paper<" in text
+    assert ">1,750<" in text
+    assert ">part, paper<" not in text
 
 
 MEASURED = pl.DataFrame(

@@ -9,13 +9,15 @@ import altair as alt
 import polars as pl
 
 from perpacket_lab.analysis.findings import figure_points
-from perpacket_lab.analysis.wording import number, sentence_case
+from perpacket_lab.analysis.wording import number, plural, sentence_case
 from perpacket_lab.show.charts import chart_style, palette
 from perpacket_lab.show.charts.chart_style import Plot, Select, level_of, titles_of
+from perpacket_lab.study.quantities import EVENTS, REGIONS, SEVEN
 
 if TYPE_CHECKING:
     from perpacket_lab.analysis.analysis import Analysis
     from perpacket_lab.study.figure import Figure
+    from perpacket_lab.study.published import Published
 
 HEIGHT_PX: Final = 320
 SUM_SIZE_PX: Final = 11
@@ -29,8 +31,12 @@ SHORT_SUM_PX: Final = 26
 """The width of a sum above a bar."""
 
 
+PAPER: Final = "paper"
+"""The word after a level at the bar of its published values."""
+
+
 def layers_of(figure: Figure, analysis: Analysis) -> Plot | None:
-    """The mean of an event in each layer, a bar per point."""
+    """The mean of an event in each layer, a bar per point, and a bar of its published values."""
     return _stack_of(figure, analysis, "layers", 0.0)
 
 
@@ -41,14 +47,22 @@ def parts_of(figure: Figure, analysis: Analysis) -> Plot | None:
 
 def _stack_of(figure: Figure, analysis: Analysis, group: str, least: float) -> Plot | None:
     estimates = analysis.estimates
-    costs = [
-        (level, layer, cost.value)
-        for point in figure_points(analysis.study, figure)
-        if (level := level_of(point, figure.x)) is not None
-        for layer in estimates.layers(figure.y, group)
-        if (cost := estimates.layer_sum(point.name, [layer], figure.y, group)) is not None
-        and cost.value > 0
-    ]
+    costs: list[tuple[object, str, float]] = []
+    published = 0
+    for point in figure_points(analysis.study, figure):
+        level = level_of(point, figure.x)
+        own = [
+            (level, layer, cost.value)
+            for layer in estimates.layers(figure.y, group)
+            if (cost := estimates.layer_sum(point.name, [layer], figure.y, group)) is not None
+            and cost.value > 0
+        ]
+        if level is None or not own:
+            continue
+        paper = published_layers(analysis.study.published, point.name, figure.y)
+        costs += own
+        costs += [(f"{level}, {PAPER}", layer, value) for layer, value in paper.items()]
+        published += bool(paper)
     if not costs:
         return None
     large = {layer for _, layer, value in costs if value >= least}
@@ -58,13 +72,33 @@ def _stack_of(figure: Figure, analysis: Analysis, group: str, least: float) -> P
     ]
     frame = pl.DataFrame(records, infer_schema_length=None)
     frame = frame.group_by("x", "layer", maintain_order=True).agg(pl.col("value").sum())
-    sums = frame.group_by("x", maintain_order=True).agg(pl.col("value").sum())
+    runs = frame.filter(~pl.col("x").cast(pl.String).str.ends_with(f", {PAPER}"))
+    sums = runs.group_by("x", maintain_order=True).agg(pl.col("value").sum())
     ends = [f"{number(total)} at {level}" for level, total in (sums.row(0), sums.row(-1))]
     x_title, y_title = titles_of(figure)
+    stated = f" {plural(published, 'bar')} of published values." if published else ""
     return Plot(
         lambda width: stacked_layers(frame, x_title=x_title, y_title=y_title, width=width),
-        f"{sentence_case(y_title)}: {' and '.join(ends)}.",
+        f"{sentence_case(y_title)}: {' and '.join(ends)}.{stated}",
     )
+
+
+def published_layers(published: Sequence[Published], point: str, event: str) -> dict[str, float]:
+    """The published value of each region at a point, by its main layer.
+
+    Empty unless a document has a value for all seven regions: a part of a stack has no height.
+    """
+    (name,) = [key for key, (column, *_) in EVENTS.items() if column == event] or [""]
+    stated = {
+        row.quantity: row.value for row in published if row.point == point and row.against is None
+    }
+    values = {
+        (layers[-1] if region == "Other" else layers[0]): stated.get(f"{name}.{region}")
+        for region, layers in REGIONS.items()
+        if region in SEVEN
+    }
+    known = {layer: value for layer, value in values.items() if value is not None}
+    return known if len(known) == len(SEVEN) else {}
 
 
 def stacked_layers(
