@@ -403,7 +403,7 @@ def test_costs_are_counts_by_packets_with_an_interval_over_variants() -> None:
     # Without the idle loop: 4000 and 4200 instructions in 100 packets each.
     assert total["instructions_per_packet"] == pytest.approx(41)
     assert total["instructions_per_request"] == pytest.approx(410)
-    assert found["requests"] == {"responses": 20, "errors": 2, "statuses": {"200": 18, "404": 2}}
+    assert found["responses"] == {"count": 20, "errors": 2, "statuses": {"200": 18, "404": 2}}
     assert found["data_accesses_per_packet"]["value"] == 50
     kinds = [one["instructions"]["layer_kinds"] for one in found["by_variant"]]
     assert kinds[1] == {"socket copy": 1000, "tcp protocol": 3200}

@@ -149,6 +149,11 @@ def test_every_key_of_an_emulation_is_in_the_reference(emulation: dict[str, Any]
     names = {name for part in ("layers", "kinds", "directions") for name in emulation[part]}
     names |= {name for part in ("regions", "settings") for name in emulation[part]}
     names |= {*emulation["caches"]["l2"], "schema"}
+    names |= {
+        name
+        for variant in emulation["by_variant"]
+        for name in variant["instructions"]["layer_kinds"]
+    }
     printed = {part for path in paths(emulation) for part in parts_of(path)}
     assert printed - names <= known
 

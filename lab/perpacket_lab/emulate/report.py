@@ -157,7 +157,7 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
         "variants": len(variants),
         "turn_instructions": settings.turn_instructions,
         "packets": {way: total(variants, way) for way in ("sent", "received")},
-        "requests": requests(variants),
+        "responses": responses(variants),
         "guest_window_s": [one["guest"]["values"][0] / 1e9 for one in counts],
         "returns": [one["returns"] for one in counts],
         "caches": {
@@ -186,14 +186,14 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
     return document
 
 
-def requests(variants: Sequence[Variant]) -> dict[str, Any]:
+def responses(variants: Sequence[Variant]) -> dict[str, Any]:
     """HTTP responses of all variants: their number, the errors among them, and each status."""
     statuses: Counter[str] = Counter()
     for variant in variants:
         statuses.update(variant.counts.get("responses", {}))
     failed = sum(number for status, number in statuses.items() if int(status) >= ERROR_STATUS)
     return {
-        "responses": statuses.total(),
+        "count": statuses.total(),
         "errors": failed,
         "statuses": dict(sorted(statuses.items())),
     }

@@ -220,9 +220,7 @@ pub fn footprint(recording: Recording<'_>) -> Result<Footprint, RecordingError> 
     if connections == 0 {
         return Err(RecordingError::NoConnections);
     }
-    let operations = rows
-        .iter()
-        .map(|context| Context::from_index(*context).and_then(Operation::of));
+    let operations = rows.into_iter().map(Operation::of);
     let mut walk = Walk::new(operations.collect(), connections);
     for chunk in recording.chunks() {
         if let Chunk::Events(events) = chunk? {

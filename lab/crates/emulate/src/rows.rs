@@ -22,8 +22,8 @@ pub enum By {
 /// The code or data that a row counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct RowName {
-    /// The number of its context.
-    pub context: usize,
+    /// Its layer, kind and direction.
+    pub context: Context,
     /// The function, if functions are counted.
     pub function: Option<String>,
     /// The structure and the number of its line, if the row counts the misses of a structure.
@@ -109,20 +109,16 @@ impl Rows {
             structure,
         };
         if self.by == By::Layer {
-            let all = 0..Context::COUNT;
-            return all.map(|context| name(context, None, None)).collect();
+            return Context::all()
+                .map(|context| name(context, None, None))
+                .collect();
         }
-        let row = |(subject, context): &(Subject, Context)| {
-            let context = context.index();
-            match subject {
-                Subject::Nothing => name(context, None, None),
-                Subject::Function(own) => {
-                    name(context, Some(functions.name(*own).to_owned()), None)
-                }
-                Subject::Place(place) => {
-                    let own = structures.map_or("", |all| all.name(place.structure));
-                    name(context, None, Some((own.to_owned(), place.line)))
-                }
+        let row = |(subject, context): &(Subject, Context)| match subject {
+            Subject::Nothing => name(*context, None, None),
+            Subject::Function(own) => name(*context, Some(functions.name(*own).to_owned()), None),
+            Subject::Place(place) => {
+                let own = structures.map_or("", |all| all.name(place.structure));
+                name(*context, None, Some((own.to_owned(), place.line)))
             }
         };
         self.subjects.iter().map(row).collect()

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use perpacket_memory::TranslationParameters;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Context;
 use crate::model::{Configuration, Model};
 use crate::rows::RowName;
 
@@ -180,7 +179,7 @@ impl Window {
 
 impl Count {
     fn empty(name: &RowName, configurations: usize) -> Self {
-        let context = Context::from_index(name.context).unwrap_or(Context::UNCLAIMED);
+        let context = name.context;
         let none = vec![0; configurations];
         Self {
             layer: context.layer().name(),

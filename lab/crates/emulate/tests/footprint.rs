@@ -60,7 +60,7 @@ fn facts(connections: u32) -> Facts {
         rows: ROWS
             .iter()
             .map(|(layer, direction)| RowName {
-                context: Context::new(*layer, Kind::Other, *direction).index(),
+                context: Context::new(*layer, Kind::Other, *direction),
                 function: None,
                 structure: None,
             })
