@@ -94,6 +94,11 @@ def test_the_pages_and_the_readme_are_those_of_the_kept_runs(
         assert all(one.claim in page for one in document.conclusion)
         assert all(f"({study}.md" in page for study in document.studies)
         assert page.index("conclusion") < page.index("## Tables and figures")
+        for number, _ in enumerate(document.conclusion, 1):
+            assert page.count(f"[{number}](#conclusion-{number})") == 1
+            assert page.count(f"### Conclusion {number}\n") == 1
+            scorecard = (scorecard_pages.FOLDER / "scorecard.md").read_text()
+            assert f"[{number}]({document.page}.md#conclusion-{number})" in scorecard
 
 
 def test_tables_2_and_3_of_tr05_450_were_predicted(analyses: Mapping[str, Analysis]) -> None:

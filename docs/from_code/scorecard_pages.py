@@ -38,14 +38,17 @@ MARKED: Final = re.compile(r"(<!-- scorecard -->\n).*?(<!-- end of the scorecard
 
 RULE: Final = """\
 A row is a conclusion that the document would be cited for, in a sentence of ours. A cell is
-computed from a kept run. `lab/perpacket_lab/study/library/scorecard.toml` names the published
-values that decide on it, and the first of them is printed, with its 95 % interval.
+computed from kept runs. The number of a row links to the published values that decide on it. The
+first of them is printed, with its 95 % interval.
 
-- A value **holds** if the run's mean is within 25 % of it, and the interval is no wider than that.
-- A change also holds only with its size; with the direction alone it **holds in part**.
-- A bound holds if the interval reaches it. A maximum that the document reached is a value.
-- A conclusion holds if all its values do, and **does not hold** if none does. Otherwise it holds
-  in part.
+- A value **holds** if the run's mean is within 25 % of it. The interval must not be wider than
+  twice that, or the value cannot be tested.
+- A change with the published direction and another size **holds in part**. If the document prints
+  only the direction, the direction decides.
+- A bound ("over 80 %") holds if the interval reaches it. A maximum that the document reached ("up
+  to 25 %") is a value.
+- A conclusion **holds** if all its values do, and **does not hold** if none does, not even in part.
+  Otherwise it holds in part.
 - **Cannot be tested here** has its reason. An empty cell: the method does not apply.
 - \\* marks a run in which other programs had over 5 % of the server's processors. It awaits a
   quiet machine.
@@ -106,25 +109,66 @@ def _scorecard(cards: list[tuple[Document, list[ScorecardRow]]]) -> Iterator[str
     for document, rows in cards:
         yield f"## {document.title}\n"
         yield f"[{document.citation}]({document.page}.md)\n"
-        yield from markdown.table(_conclusions(rows))
+        yield from _conclusions(document, rows, f"{document.page}.md")
     yield "## How a cell is computed\n"
     yield RULE
 
 
-def _conclusions(rows: list[ScorecardRow]) -> Table:
-    """The conclusions of a document, with a column for each method that has a cell."""
-    methods = [one for one in METHODS if any(row.cells[one].text for row in rows)]
-    return Table.of_texts(
-        "",
-        ("conclusion", "where", "published", *methods),
-        [
-            (
-                *(row.conclusion.claim, row.conclusion.where, row.conclusion.published),
-                *(row.cells[method].text for method in methods),
-            )
-            for row in rows
-        ],
+def _conclusions(document: Document, rows: list[ScorecardRow], page: str = "") -> Iterator[str]:
+    """The conclusions of a document, with a column for each method that has a cell.
+
+    The number of a row links to the values that decide on it, in the document's page.
+    """
+    methods = [method for method in METHODS if any(row.cells[method].text for row in rows)]
+    yield from markdown.table(
+        Table.of_texts(
+            "",
+            ("", "conclusion", "where", "published", *methods),
+            [
+                (
+                    f"[{number}]({page}#conclusion-{number})",
+                    *(row.conclusion.claim, row.conclusion.where, row.conclusion.published),
+                    *(row.cells[method].text for method in methods),
+                )
+                for number, row in enumerate(rows, 1)
+            ],
+        )
     )
+    for reason in dict.fromkeys(document.cannot.values()):
+        names = " and ".join(name for name, own in document.cannot.items() if own == reason)
+        yield f"Empty cells of {names} values cannot be tested here: {reason}.\n"
+
+
+def _values(rows: list[ScorecardRow], analyses: Mapping[str, Analysis]) -> Iterator[str]:
+    """The values that decide on each conclusion, by method, with links to them."""
+    yield "## The values behind each conclusion\n"
+    for number, row in enumerate(rows, 1):
+        yield f"### Conclusion {number}\n"
+        yield f"{row.conclusion.claim}\n"
+        values = [
+            (
+                method
+                if source is None or source.study not in analyses
+                else f"[{method}]({source.study}.md#{markdown.anchor(place)})",
+                terminal.noted(
+                    value.reference.statement or value.quantity or "the model's result",
+                    value.reference.note,
+                ),
+                value.reference.point,
+                with_unit(value.reference.text, value.reference.unit),
+                number_of(value),
+                str(value.standing),
+            )
+            for method in METHODS
+            for source in (row.conclusion.rows_of(method),)
+            for value in row.cells[method].rows
+            for place in places_in(value.reference.where)[:1]
+        ]
+        if values:
+            headings = ("method", "value", "point", "published", "here", "verdict")
+            yield from markdown.table(Table.of_texts("", headings, values))
+        else:
+            yield "No value decides on it.\n"
 
 
 def _summary(
@@ -161,9 +205,9 @@ def _document(
     claims: Mapping[str, Sequence[Comparison]],
 ) -> Iterator[str]:
     yield f"# {document.title}\n"
-    rules = "[the rules](scorecard.md#how-a-cell-is-computed)"
-    yield f"{document.citation}. What holds here; {rules}.\n"
-    yield from markdown.table(_conclusions(rows))
+    rules = "The rules are [on the scorecard](scorecard.md#how-a-cell-is-computed)."
+    yield f"{document.citation}. A row's number leads to the values that decide on it. {rules}\n"
+    yield from _conclusions(document, rows)
     yield "## Tables and figures, in the document's order\n"
     yield from markdown.table(_places(document, analyses, claims))
     for figure in document.figure:
@@ -171,6 +215,7 @@ def _document(
         yield from markdown.table(_claims(claims[figure.name]))
         yield f"![{figure.title}]({chart_of(document, figure)})\n"
         yield f"{figure.caption}\n"
+    yield from _values(rows, analyses)
     yield "## Where the document contradicts itself\n"
     slips = [(one.where, one.printed, one.follows) for one in contradictions(document.name)]
     yield from markdown.table(Table.of_texts("", ("where", "printed", "what follows"), slips))

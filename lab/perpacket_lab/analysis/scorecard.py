@@ -122,7 +122,7 @@ def _cell(
         return ScorecardCell(tuple(COMPUTED[one.measured](analyses, logs)))
     wanted = one.rows_of(method)
     if wanted is None:
-        return ScorecardCell(reason=one.cannot.get(method) or document.cannot.get(method, ""))
+        return ScorecardCell(reason=one.cannot.get(method, ""))
     analysis = analyses.get(wanted.study)
     if analysis is None:
         return ScorecardCell(reason="awaits a run")

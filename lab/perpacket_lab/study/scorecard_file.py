@@ -87,6 +87,7 @@ class Document(BaseModel):
     studies: list[str]
     """Its studies, the best method first."""
     cannot: dict[str, str] = Field(default_factory=dict)
+    """The reason why a method tests none of its conclusions, or few."""
     conclusion: list[DocumentConclusion]
     figure: list[DocumentFigure] = Field(default_factory=list)
 
