@@ -12,6 +12,8 @@
     value = 26663
     calibration = true
 
+The built-in files have `figure = [...]` with an inline table for each row, a row a line.
+
 `configuration` is the name of a point. A figure has a `value`, or a `min`, a `max` or both.
 `resolution` is the step of the last printed digit; by default that of the last digit in the file.
 `judged = "direction"` compares only the sign of a change: `min = 0` is a rise, `max = 0` a fall.
