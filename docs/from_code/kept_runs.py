@@ -131,11 +131,11 @@ def write(analysis: Analysis) -> None:
 
 def analyses_of(folder: Path) -> dict[str, Analysis]:
     """The analyses of all kept runs by study, unpacked into folders of an empty folder."""
-    found = {}
+    analyses = {}
     for archive in sorted(RUNS.glob(f"*{SUFFIX}")):
         name = archive.name.removesuffix(SUFFIX)
-        found[name] = analysis_of(unpacked(archive, folder / name))
-    return found
+        analyses[name] = analysis_of(unpacked(archive, folder / name))
+    return analyses
 
 
 def kept_logs() -> dict[str, Log]:

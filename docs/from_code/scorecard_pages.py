@@ -100,7 +100,7 @@ def _drawn(figure: DocumentFigure, claims: Sequence[Comparison], logs: Mapping[s
 
 def page_of(study: str) -> str:
     """The page of the document of a study; empty if it has none."""
-    return next((f"{one.page}.md" for one in documents() if study in one.studies), "")
+    return next((f"{each.page}.md" for each in documents() if study in each.studies), "")
 
 
 def _scorecard(cards: list[tuple[Document, list[ScorecardRow]]]) -> Iterator[str]:
@@ -217,7 +217,7 @@ def _document(
         yield f"{figure.caption}\n"
     yield from _values(rows, analyses)
     yield "## Where the document contradicts itself\n"
-    slips = [(one.where, one.printed, one.follows) for one in contradictions(document.name)]
+    slips = [(slip.where, slip.printed, slip.follows) for slip in contradictions(document.name)]
     yield from markdown.table(Table.of_texts("", ("where", "printed", "what follows"), slips))
     runs = [
         f"[{analyses[name].study.title}]({name}.md), {analyses[name].terms.adjective}"

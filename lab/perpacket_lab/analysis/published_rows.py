@@ -26,18 +26,18 @@ def compare_all(study: Study, estimates: Estimates) -> list[Comparison]:
 
     A row concerns one point, the order of the regions at a point, a curve, or the whole design.
     """
-    found = []
+    comparisons = []
     for published in study.published:
         row = extreme(study, published, estimates)
         if row.quantity in region_order.ORDERS:
-            found.append(region_order.compare_order(study, row, estimates))
+            comparisons.append(region_order.compare_order(study, row, estimates))
         elif row.quantity.startswith(variation.PREFIX):
-            found.append(variation.compare_share(study, row, estimates))
+            comparisons.append(variation.compare_share(study, row, estimates))
         elif row.quantity.startswith(knees.PREFIX):
-            found.append(knees.compare_knee(study, row, estimates))
+            comparisons.append(knees.compare_knee(study, row, estimates))
         else:
-            found.append(compare_figure(study, row, estimates))
-    return found
+            comparisons.append(compare_figure(study, row, estimates))
+    return comparisons
 
 
 def extreme(study: Study, row: Published, estimates: Estimates) -> Published:
@@ -53,12 +53,16 @@ def extreme(study: Study, row: Published, estimates: Estimates) -> Published:
         if point.name in row.among
     ]
     means = {
-        one: interval.value
-        for one in own
-        if (interval := estimate(estimates, QUANTITIES[row.quantity], one.point, one.against)[0])
+        candidate: interval.value
+        for candidate in own
+        if (
+            interval := estimate(
+                estimates, QUANTITIES[row.quantity], candidate.point, candidate.against
+            )[0]
+        )
     }
     sign = 1 if (row.value or 0) >= 0 else -1
-    return max(means, key=lambda one: sign * means[one]) if means else row
+    return max(means, key=lambda candidate: sign * means[candidate]) if means else row
 
 
 def compare_figure(study: Study, published: Published, estimates: Estimates) -> Comparison:
@@ -91,7 +95,7 @@ def estimate(
     if ratio is None:
         return None, []
     ratios = [own[seed] / base[seed] for seed in own if seed in base]
-    return ratio.map(quantity.of_ratio), [quantity.of_ratio(one) for one in ratios]
+    return ratio.map(quantity.of_ratio), [quantity.of_ratio(each) for each in ratios]
 
 
 def rankings(study: Study, estimates: Estimates) -> list[str]:

@@ -57,7 +57,7 @@ class ScorecardCell:
         if not standings:
             return Standing.UNTESTED if self.rows or self.reason else None
         for all_of in (Standing.HOLDS, Standing.FAILS):
-            if all(one is all_of for one in standings):
+            if all(standing is all_of for standing in standings):
                 return all_of
         return Standing.IN_PART
 
@@ -111,28 +111,28 @@ def scorecard_of(
 
 def _cell(
     document: Document,
-    one: DocumentConclusion,
+    conclusion: DocumentConclusion,
     method: str,
     analyses: Mapping[str, Analysis],
     logs: Mapping[str, Log],
 ) -> ScorecardCell:
-    if method == "modelled" and one.modelled is not None:
-        return ScorecardCell((_of_model(one.modelled),))
-    if method == "measured" and isinstance(one.measured, str):
-        return ScorecardCell(tuple(COMPUTED[one.measured](analyses, logs)))
-    wanted = one.rows_of(method)
+    if method == "modelled" and conclusion.modelled is not None:
+        return ScorecardCell((_of_model(conclusion.modelled),))
+    if method == "measured" and isinstance(conclusion.measured, str):
+        return ScorecardCell(tuple(COMPUTED[conclusion.measured](analyses, logs)))
+    wanted = conclusion.rows_of(method)
     if wanted is None:
-        return ScorecardCell(reason=one.cannot.get(method, ""))
+        return ScorecardCell(reason=conclusion.cannot.get(method, ""))
     analysis = analyses.get(wanted.study)
     if analysis is None:
         return ScorecardCell(reason="awaits a run")
-    found = [matching(document, one, analysis.comparisons) for one in wanted.rows]
-    rows = tuple(row for some in found for row in some if row.value is not None)
+    matched = [matching(document, name, analysis.comparisons) for name in wanted.rows]
+    rows = tuple(row for some in matched for row in some if row.value is not None)
     if not rows:
         return ScorecardCell(reason="awaits a run")
     points = disturbed(analysis.estimates.rows)
     noisy = any(row.reference.point in points for row in rows)
-    return ScorecardCell(rows, "", sum(not some for some in found), noisy)
+    return ScorecardCell(rows, "", sum(not some for some in matched), noisy)
 
 
 def matching(

@@ -105,12 +105,12 @@ class Contradiction(BaseModel):
 
 def documents() -> list[Document]:
     """The documents in the order of the file."""
-    return [Document.model_validate(one) for one in _read("scorecard.toml")["document"]]
+    return [Document.model_validate(table) for table in _read("scorecard.toml")["document"]]
 
 
 def contradictions(document: str) -> list[Contradiction]:
     """The contradictions of a document, in its order."""
-    rows = [Contradiction.model_validate(one) for one in _read("contradictions.toml")["slip"]]
+    rows = [Contradiction.model_validate(table) for table in _read("contradictions.toml")["slip"]]
     return [row for row in rows if row.document == document]
 
 
