@@ -322,8 +322,8 @@ def test_interrupts_move_to_the_node_of_the_interface(
         return files[table["path"]]
 
     observed = replace(observed, read_setting=read)
-    found = judge(observed, CHANGES["irq-affinity"], "eth0")
-    assert (found.value if isinstance(found, Advice) else "") == value
+    judged = judge(observed, CHANGES["irq-affinity"], "eth0")
+    assert (judged.value if isinstance(judged, Advice) else "") == value
 
 
 def test_a_value_that_the_driver_fixes_is_not_proposed() -> None:
@@ -361,6 +361,6 @@ def test_the_work_of_programs_and_senders_has_a_name(chain: str, change: str, va
 
 
 def test_handshakes_are_not_judged_without_the_names_of_functions() -> None:
-    found = judge(seen(RECEIVING, "nginx;[libcrypto.so.3] 300"), CHANGES["tls-resumption"], "eth0")
-    assert isinstance(found, NotApplicable)
-    assert found.is_unread
+    judged = judge(seen(RECEIVING, "nginx;[libcrypto.so.3] 300"), CHANGES["tls-resumption"], "eth0")
+    assert isinstance(judged, NotApplicable)
+    assert judged.is_unread

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,10 @@ def test_mpstat_shows_the_time_that_the_host_gave_to_others() -> None:
 
 def test_a_setting_that_is_fixed_keeps_its_mark() -> None:
     text = "Features for eth0:\ngeneric-receive-offload: off [fixed]\ntx-nocache-copy: on\n"
-    found = tool_texts.features(text)
-    assert found is not None
-    assert found[1]["rx-gro"] == "off [fixed]"
-    assert found[1]["tx-nocache-copy"] == "on"
+    named = tool_texts.features(text)
+    assert named is not None
+    assert named[1]["rx-gro"] == "off [fixed]"
+    assert named[1]["tx-nocache-copy"] == "on"
 
 
 def test_interrupts_are_found_by_the_name_of_the_interface() -> None:
@@ -202,6 +203,37 @@ def test_a_captured_case_is_private_and_read_with_its_own_facts(
     assert seen.growth.busy
     assert seen.growth.seconds > 0.5
     assert seen.cpus == os.cpu_count()
+
+
+def test_an_archive_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "case"
+    folder.mkdir()
+    (folder / "softnet_stat").write_text(SOFTNET)
+    file = tmp_path / "new.case"
+
+    def pack(manifest: str) -> None:
+        (folder / case.MANIFEST).write_text(manifest)
+        with tarfile.open(file, "w") as archive:
+            archive.add(folder, "case")
+
+    pack('{"schema": "perpacket-case", "version": 1}')
+    assert not case.read([file]).unknown
+    pack('{"schema": "perpacket-case", "version": 99}')
+    with pytest.raises(ConfigurationError, match="version 99; expected perpacket-case, version 1"):
+        case.read([file])
+    pack("{")
+    with pytest.raises(ConfigurationError, match=r"manifest\.json is not JSON"):
+        case.read([file])
+
+
+def test_the_rules_of_iptables_are_counted_by_chain(tmp_path: Path) -> None:
+    text = "*nat\n:A - [0:0]\n" + "-A SVC -d 10.0.0.1/32 -j B\n" * 6 + "-A OUTPUT -j SVC\n"
+    assert kernel_texts.longest_chain(text) == 6
+    assert kernel_texts.longest_chain("rules in the longest chain: 6000\n") == 6000
+    (tmp_path / "saved").write_text(text)
+    read = case.read([tmp_path])
+    assert not read.unknown
+    assert read.observation().read_setting({"kind": "rules"}, "") == "6"
 
 
 def test_the_script_is_printed_and_is_posix(capsys: pytest.CaptureFixture[str]) -> None:

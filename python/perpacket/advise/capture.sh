@@ -43,6 +43,10 @@ settings() {
   sysctl -a 2> /dev/null | grep -E '^net\.(core|ipv4|netfilter)\.' | grep -v -E 'key|secret|_local_ports' > "$case/sysctl"
   has ip && ip -d link | grep -v 'link/' | sed -E 's/(remote|local|peer|group|alias) [^ ]+//g' > "$case/ip-d-link"
   has ss && ss -tinH 2> /dev/null | grep '^[[:space:]]' > "$case/ss-tin"
+  for save in iptables-save iptables-legacy-save ip6tables-save ip6tables-legacy-save; do # the count, and no rule
+    has $save && $save 2> /dev/null | awk '/^-A/ && ++count[$2] > most { most = count[$2] }
+      END { if (most) print "rules in the longest chain: " most }' > "$case/$save"
+  done
   has lscpu && lscpu | grep '^CPU(s)' > "$case/lscpu"
   return 0
 }
@@ -58,6 +62,7 @@ stacks() { # Stacks of all processors while the window passes, as text: a record
 }
 
 mkdir -p "$case/before"
+echo '{"schema": "perpacket-case", "version": 1}' > "$case/manifest.json"
 say "collecting for $seconds s ..."
 counters "$case/before"
 stacks

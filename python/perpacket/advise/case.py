@@ -34,6 +34,9 @@ from perpacket.measure.hosts.record import temporary_folder
 BEFORE = "before"
 """The folder with the counters at the start of the window."""
 
+MANIFEST, SCHEMA = "manifest.json", ("perpacket-case", 1)
+"""The file of an archive that names its form, and the form that is read."""
+
 LARGEST_CASE_BYTES = 1 << 30
 
 LARGEST_BYTES = 1 << 26
@@ -45,6 +48,7 @@ QUEUE = re.compile(r"(?!virtio)(?:[a-z0-9]+-)?([a-z][a-z0-9]*)-(?:tx|rx)", re.IG
 """The names that drivers give to the interrupts of queues, with the interface's name."""
 
 SOURCES = {
+    "rules": "iptables-save",
     "ethtool-feature": "ethtool -k",
     "ethtool-coalesce": "ethtool -c",
     "ethtool-channels": "ethtool -l",
@@ -77,6 +81,8 @@ class Texts:
     """The files of /proc and /sys by their paths."""
     shares: dict[str, kernel_texts.Shares] = field(default_factory=dict)
     cpus: int = 0
+    rules: int = 0
+    """The rules in the longest chain of the packet filter."""
     unnamed: list[tuple[str, dict[str, int]]] = field(default_factory=list)
     """The drivers' counters whose text does not name their interface, by file."""
 
@@ -103,7 +109,9 @@ class Texts:
         columns = max((len(row) for row in rows.values()), default=0)
         cpus = max(columns, len(backlogs), len(shares), tool_texts.cpu_count(text))
         self.cpus = max(self.cpus, cpus)
-        return any((backlogs, rows, counts, devices, queues, senders.count, shares, cpus))
+        rules = kernel_texts.longest_chain(text)
+        self.rules = max(self.rules, rules)
+        return any((rules, backlogs, rows, counts, devices, queues, senders.count, shares, cpus))
 
     def _settings(self, path: str, text: str) -> bool:
         named, numbers = tool_texts.features(text), tool_texts.parameters(text)
@@ -260,6 +268,8 @@ class Case:
             equal = len(set(values)) == 1
             value = prefix + (values[0] if equal else ";".join(values)) if values else None
             missing = f"no file is {patterns}"
+        elif kind == "rules" and self.now.rules:
+            value = str(self.now.rules)
         elif kind == "link-mtu" and interface in self.now.links:
             value = str(self.now.links[interface].mtu)
         elif kind == "qdisc" and interface in self._links():
@@ -310,6 +320,8 @@ def _read(paths: Sequence[Path]) -> Case:
     has_before = False
     recordings: list[Path] = []
     for path, name in _files(paths):
+        if path.name == MANIFEST:
+            continue
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -338,8 +350,19 @@ def unpack(path: Path, folder: Path) -> None:
             if sum(member.size for member in archive) > LARGEST_CASE_BYTES:
                 raise ConfigurationError(f"{path}: the files of the case have over 1 GiB")
             archive.extractall(folder, filter="data")
+        manifests = [json.loads(file.read_text()) for file in folder.glob(f"*/{MANIFEST}")]
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {MANIFEST} is not JSON: {error}") from None
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ConfigurationError(f"{path}: the archive cannot be read: {error}") from None
+    for manifest in manifests:
+        schema = (manifest.get("schema"), manifest.get("version"))
+        if schema != SCHEMA:
+            raise ConfigurationError(
+                f"{path}: {MANIFEST} has schema {schema[0]}, version {schema[1]}; expected "
+                f"{SCHEMA[0]}, version {SCHEMA[1]}",
+                hint="read it with the perpacket that wrote it, or capture again",
+            )
 
 
 def is_archive(path: Path) -> bool:

@@ -419,13 +419,14 @@ def _unpaced_control(facts: Facts) -> str:
 
 def _rules_text(facts: Facts) -> str:
     try:
-        return f"{facts.number('rules'):.0f} nftables rules are in the longest chain"
+        return f"{facts.number('rules'):.0f} rules are in the longest chain"
     except NotReadable as reason:
         return f"the rules were not counted ({reason})"
 
 
 def _rules(facts: Facts) -> int:
-    _require_here(facts, "the rules of the packet filter")
+    if facts.seen.is_case:
+        return int(facts.seen.read_setting({"kind": "rules"}, ""))
     return links.rules(facts.seen.scope)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -133,6 +134,13 @@ def of_interface(rows: Mapping[str, Sequence[int]], interface: str) -> dict[str,
               if re.match(r"virtio\d+-(input|output)", name)}  # fmt: skip
     devices = {name.partition("-")[0] for name in virtio}
     return named or (virtio if len(devices) == 1 else {})
+
+
+def longest_chain(text: str) -> int:
+    """The number of rules in the longest chain, from `iptables-save`, or from a case's count."""
+    counted = re.findall(r"^rules in the longest chain: (\d+)$", text, re.MULTILINE)
+    chains = Counter(re.findall(r"^-A (\S+) ", text, re.MULTILINE))
+    return max([0, *chains.values(), *map(int, counted)])
 
 
 def senders(text: str) -> Senders:

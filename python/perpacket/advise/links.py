@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from perpacket import executables
+from perpacket.advise import kernel_texts
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.network_scope import NetworkScope
 
@@ -105,13 +108,24 @@ def drivers() -> dict[str, dict[str, int]]:
 
 
 def rules(scope: NetworkScope) -> int:
-    """The number of nftables rules in the longest chain.
+    """The number of rules in the longest chain of nftables or of the older iptables.
 
     Raises `NotReadable` without the right to list them.
     """
     if os.geteuid() != 0:
         raise NotReadable("only root can list the rules")
-    return scope.inside(_rules)
+    return max(scope.inside(_rules), scope.inside(_older_rules))
+
+
+def _older_rules() -> int:
+    """The longest chain of iptables' own tables, which nftables does not list."""
+    lengths = [0]
+    for name in ("iptables-legacy-save", "ip6tables-legacy-save"):
+        program = executables.find(name)
+        if program is not None:
+            done = subprocess.run([program], capture_output=True, text=True, check=False)
+            lengths.append(kernel_texts.longest_chain(done.stdout))
+    return max(lengths)
 
 
 def _rules() -> int:
