@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from perpacket import api
 from perpacket.advise import case, kernel_texts, observation, tool_texts
 from perpacket.advise.advice import advise
 from perpacket.advise.limit import What
@@ -248,3 +249,35 @@ def test_the_script_is_printed_and_is_posix(capsys: pytest.CaptureFixture[str]) 
 def test_a_file_that_is_no_case_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     assert run(["case", "show", str(tmp_path / "text")]) == 2
+
+
+def packed(folder: Path, name: str, function: str, seconds: int) -> Path:
+    """A case of 100,000 packets in each direction, with samples in a function for some seconds."""
+    case_folder = folder / name / "case"
+    for place, packets in (("before/proc/net", 0), ("proc/net", 100_000)):
+        (case_folder / place).mkdir(parents=True)
+        row = f"  eth0: {packets} {packets} 0 0 0 0 0 0 {packets} {packets} 0 0 0 0 0 0\n"
+        (case_folder / place / "dev").write_text(row)
+    samples = [
+        f"swapper 0/0 [000] {100 + number / 100}: 10000000 cpu-clock:\n"
+        f"\t0 {function}+0x0 ([kernel.kallsyms])\n\t0 net_rx_action+0x0 ([kernel.kallsyms])\n\n"
+        for number in range(100 * seconds)
+    ]
+    (case_folder / "stacks").write_text("".join(samples))
+    with tarfile.open(folder / f"{name}.case", "w:gz") as archive:
+        archive.add(case_folder, "case")
+    return folder / f"{name}.case"
+
+
+def test_two_cases_are_compared_by_the_cost_of_their_packets(tmp_path: Path) -> None:
+    first = packed(tmp_path, "first", "ip_rcv", 2)
+    second = packed(tmp_path, "second", "ip_rcv", 4)
+    total = api.compare_profiles(first, second).compared.total.detail
+    assert (total.first, total.second) == pytest.approx((10_000, 20_000))
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    (folder / "softnet_stat").write_text(SOFTNET)
+    with tarfile.open(tmp_path / "bare.case", "w") as archive:
+        archive.add(folder, "case")
+    with pytest.raises(ConfigurationError, match="the case has no stacks"):
+        api.compare_profiles(first, tmp_path / "bare.case")

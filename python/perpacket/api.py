@@ -136,4 +136,9 @@ def windows_of(side: Result | str | Path) -> Sequence[ProfileDocument]:
     if isinstance(side, MeasuredProfile):
         return [side.profile]
     assert isinstance(side, str | Path)
-    return profile_comparison.read(Path(side))
+    from perpacket.advise import case
+
+    path = Path(side)
+    if case.is_archive(path):
+        return [ProfileDocument.parse(case.read([path]).stacks(path).document, str(path))]
+    return profile_comparison.read(path)

@@ -28,7 +28,7 @@ from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation, busy_interfaces
 from perpacket.advise.profile import Profile
 from perpacket.errors import ConfigurationError
-from perpacket.measure import live
+from perpacket.measure import agent, live
 from perpacket.measure.hosts.record import temporary_folder
 
 BEFORE = "before"
@@ -194,6 +194,15 @@ class Case:
             is_case=True,
         )
 
+    def stacks(self, path: Path) -> Profile:
+        """The profile of the case in a file; raises `ConfigurationError` if it has none."""
+        if self.profile.is_missing:
+            raise ConfigurationError(
+                f"{path}: the case has no stacks, only counters and settings",
+                hint="capture it as root where perf is installed",
+            )
+        return self.profile
+
     def _links(self) -> dict[str, Link]:
         found = dict(self.now.links)
         for name in self.now.names:
@@ -339,7 +348,8 @@ def _read(paths: Sequence[Path]) -> Case:
     if len(recordings) > 1:
         listed = ", ".join(str(path) for path in recordings)
         raise ConfigurationError(f"{listed}: expected one profile or recording of a machine")
-    measured = _profile(recordings[0]) if recordings else Profile({})
+    packets = _packets(before, now) if has_before else 0
+    measured = _profile(recordings[0], packets) if recordings else Profile({})
     return Case(before if has_before else None, now, measured, tuple(unknown))
 
 
@@ -402,12 +412,27 @@ def _may_be_stacks(text: str) -> bool:
     )
 
 
-def _profile(path: Path) -> Profile:
-    """The profile of a file; the agent reads recordings and stacks."""
+def _packets(before: Texts, now: Texts) -> int:
+    """The packets of the window, of all interfaces but loopback."""
+    return sum(
+        max(0, row[way] - before.devices.get(name, row)[way])
+        for name, row in now.devices.items()
+        for way in ("packets_sent", "packets_received")
+        if name != "lo"
+    )
+
+
+def _profile(path: Path, packets: int) -> Profile:
+    """The profile of a file; the agent reads recordings and stacks, and divides by the packets."""
     if _is_profile(path.read_bytes()):
         return profile.read(path, None)
     with temporary_folder("case") as folder:
         stacks = folder / "stacks"
-        document = live.once({"perf": str(path), "folded": str(stacks)})
+        options: agent.Options = {"perf": str(path), "folded": str(stacks)}
+        try:
+            document = live.once({**options, "packets": packets} if packets else options)
+        except ConfigurationError:
+            # Stacks without times have shares, and no cost that packets could divide.
+            document = live.once(options)
         lines = stacks.read_text(encoding="utf-8", errors="replace").splitlines()
         return Profile(document, tuple(profile.folded(lines)))
