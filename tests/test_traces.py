@@ -198,3 +198,29 @@ def test_a_parameter_out_of_range_is_named(tmp_path: Path) -> None:
     traces.synthesize(tmp_path / "b", requests=10)
     with pytest.raises(TraceError, match="window is -1 s"):
         traces.info(tmp_path / "b", window_s=-1)
+
+
+JSON_LOG = (
+    '{"when": 1714558506.25, "who": "a", "req": "/x", "code": 200}\n'
+    '{"when": 1714558507, "who": "b", "req": "/y", "code": "404"}\n'
+    '{"when": 1714558508, "who": "b", "code": 200}\n'
+)
+
+
+def test_a_json_log_is_read_by_a_mapping_of_its_fields(tmp_path: Path) -> None:
+    log = tmp_path / "access.json"
+    log.write_text(JSON_LOG)
+    with pytest.raises(TraceError, match="no JSON line with the fields of the mapping"):
+        traces.info(log)
+    fields = "time=when,client=who,uri=req,status=code"
+    summary = traces.info(log, log_fields=fields)
+    assert (summary["format"], summary["requests"], summary["clients"]) == ("json", 2, 2)
+    reason = "no field of the mapping has the uri or the request"
+    assert summary["rejects"] == [{"line": 3, "reason": reason}]
+    traces.convert(log, tmp_path / "access.log", to="common", log_fields=fields)
+    first = (tmp_path / "access.log").read_text().splitlines()[0]
+    assert first == 'a - - [01/May/2024:10:15:06 +0000] "GET /x HTTP/1.1" 200 -'
+    with pytest.raises(TraceError, match="expected PART=FIELD, with a part of time, client"):
+        traces.info(log, log_fields="path=req")
+    with pytest.raises(TraceError, match="only the format json has a mapping"):
+        traces.info(log, format="common", log_fields=fields)

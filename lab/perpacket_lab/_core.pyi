@@ -24,7 +24,12 @@ class Simulation:
     def parameters(self) -> str: ...
     def timeline(self) -> str: ...
 
-def trace_info(path: str, format: str | None = None, window_s: float = 15.0) -> str: ...
+def trace_info(
+    path: str,
+    format: str | None = None,
+    window_s: float = 15.0,
+    log_fields: str | None = None,
+) -> str: ...
 def trace_convert(
     source: str,
     destination: str,

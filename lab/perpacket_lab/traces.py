@@ -1,8 +1,14 @@
 """Access logs ("traces"): summaries, conversion between formats, and generated logs.
 
-Traces are Common or Combined Log Format, or the binary records of the 1998 World Cup logs, each
-plain, `.gz` or `.zst`. Readers recognize format and compression by content; writers
-choose the compression by the destination's suffix. Times are whole seconds in UTC, sizes are bytes.
+Traces are Common or Combined Log Format, JSON in lines, or the binary records of the 1998 World Cup
+logs, each plain, `.gz` or `.zst`. Readers recognize format and compression by content; writers
+choose the compression by the destination's suffix, and write no JSON. Summaries and
+written traces have whole seconds in UTC; a replay keeps the parts of seconds that
+a log has. Sizes are bytes.
+
+The parts of a request in a JSON log are `time`, `client`, `user`, `method`, `uri`, `protocol`,
+`request` (a whole request line), `status`, `size`, `referer` and `agent`. The fields of Caddy,
+Traefik and of nginx's variables are known. `log_fields` maps others: `time=when,uri=req.path`.
 """
 
 from __future__ import annotations
@@ -13,8 +19,11 @@ from typing import Any, Literal
 
 from perpacket_lab.simulation import MOST_SEED, core_errors, load_core, whole_number
 
-TraceFormat = Literal["common", "combined", "world-cup"]
+WrittenFormat = Literal["common", "combined", "world-cup"]
 """Format of a trace: Common Log Format, Combined (nginx's default), World Cup 1998 binary."""
+
+TraceFormat = Literal[WrittenFormat, "json"]
+"""A format that can be read: a format that can be written, or a JSON object in each line."""
 
 Workload = Literal["W", "I", "S", "D"]
 """Workload of a generator: World Cup, IBM, SPECweb99 static, SPECweb99 with 30 % dynamic."""
@@ -32,6 +41,7 @@ def info(
     format: TraceFormat | None = None,
     window_s: float = SESSION_WINDOW_S,
     curve: bool = False,
+    log_fields: str | None = None,
 ) -> dict[str, Any]:
     """Read a trace once and summarize it.
 
@@ -56,7 +66,7 @@ def info(
     not in the requested or any format, and `OSError` when it cannot be opened.
     """
     with core_errors():
-        document = _decoded(load_core().trace_info(fspath(path), format, window_s))
+        document = _decoded(load_core().trace_info(fspath(path), format, window_s, log_fields))
     if not curve:
         del document["session_curve"]
     return document
@@ -66,17 +76,18 @@ def convert(
     source: str | PathLike[str],
     destination: str | PathLike[str],
     *,
-    to: TraceFormat,
+    to: WrittenFormat,
     format: TraceFormat | None = None,
     object_paths: str | PathLike[str] | None = None,
     mappings: str | PathLike[str] | None = None,
+    log_fields: str | None = None,
 ) -> dict[str, Any]:
     """Rewrite a trace in another format, without the lines that are not requests.
 
     `object_paths` is a file with the paths of a World Cup trace's objects, in lines of a number and
     a path. Without it, object 7 has the path `/object/7`. `mappings` is the path of a new file of
-    this kind, for the objects of a log. All formats have times in whole seconds; a program that
-    replays a trace spreads the requests over their second.
+    this kind, for the objects of a log. The written formats have times in whole seconds; a program
+    that replays such a trace spreads the requests over their second.
 
     Returns `from`, `to`, `requests`, `rejected` and `rejects`. Raises as `info` does, also when a
     time or size does not fit a World Cup record. A partial destination is discarded.
@@ -89,6 +100,7 @@ def convert(
             format,
             None if object_paths is None else fspath(object_paths),
             None if mappings is None else fspath(mappings),
+            log_fields,
         )
     return _decoded(answer)
 
@@ -102,7 +114,7 @@ def synthesize(
     sessions_per_s: float = 10.0,
     gap_mean_s: float = 1.0,
     connections: int = 2048,
-    format: TraceFormat = "common",
+    format: WrittenFormat = "common",
 ) -> dict[str, Any]:
     """Write a generated workload as a trace; `info` finds the same sessions in it.
 

@@ -11,7 +11,7 @@ import typer
 from perpacket.cli import output
 from perpacket.cli.options import Format, FormatOption, QuietOption, SeedOption
 from perpacket.cli.quantities import per_s, seconds
-from perpacket_lab.traces import TraceFormat, Workload
+from perpacket_lab.traces import TraceFormat, Workload, WrittenFormat
 
 TENTH = 10
 """The curve of sessions has a point for each hundredth; the table shows every tenth point."""
@@ -30,13 +30,23 @@ FromOption = Annotated[
     TraceFormat | None,
     typer.Option("--from", help="Format to read, by default recognized by content."),
 ]
-ToOption = Annotated[TraceFormat, typer.Option("--to", help="Format to write.")]
+ToOption = Annotated[WrittenFormat, typer.Option("--to", help="Format to write.")]
+
+FieldsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PART=FIELD,...",
+        help="Fields of a JSON log, such as time=when,uri=req.path; those of Caddy, Traefik and "
+        "nginx are known.",
+    ),
+]
 
 
 @app.command("info", epilog="Example: perpacket trace info access.log.gz --curve")
 def info(
     file: SourceArgument,
     source_format: FromOption = None,
+    log_fields: FieldsOption = None,
     window: Annotated[
         float,
         typer.Option(
@@ -63,7 +73,11 @@ def info(
     from perpacket_lab import traces
 
     document = traces.info(
-        file, format=source_format, window_s=window, curve=curve or chart is not None
+        file,
+        format=source_format,
+        window_s=window,
+        curve=curve or chart is not None,
+        log_fields=log_fields,
     )
     if chart is not None:
         from perpacket_lab.show.charts import session_curve
@@ -80,6 +94,7 @@ def convert(
     destination: DestinationArgument,
     to: ToOption,
     source_format: FromOption = None,
+    log_fields: FieldsOption = None,
     object_paths: Annotated[
         Path | None,
         typer.Option(
@@ -103,6 +118,7 @@ def convert(
         format=source_format,
         object_paths=object_paths,
         mappings=mappings,
+        log_fields=log_fields,
     )
     show(str(destination), done, output_format, quiet)
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use perpacket_workload::{
-    Compression, Conversion, LognormalSessions, ObjectPaths, RECORD_BYTES, Replay,
+    Compression, Conversion, Expected, LognormalSessions, ObjectPaths, RECORD_BYTES, Replay,
     SESSION_WINDOW_S, SessionSource, Sessions, SpecWeb99, Synthesis, TraceFormat, WorldCupRecord,
     convert, response_packets, summarize, synthesize,
 };
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 fn conversion(to: TraceFormat) -> Conversion<'static> {
     Conversion {
-        from: None,
+        from: Expected::default(),
         to,
         compression: Compression::None,
         paths: ObjectPaths::default(),

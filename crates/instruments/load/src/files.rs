@@ -11,13 +11,13 @@ use std::path::{Component, Path, PathBuf};
 use clap::{Args, ValueEnum};
 use perpacket_http::target::percent_decode;
 use perpacket_spec::{Size, Spec, SpecError, Whole};
-use perpacket_workload::{LognormalSessions, PlannedRequest, SessionSource, Sessions};
+use perpacket_workload::{JsonFields, LognormalSessions, PlannedRequest, SessionSource, Sessions};
 use perpacket_workload::{SpecWeb99, Stream, Surge, specweb99, surge, webstone};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::LoadError;
-use crate::http::log::Log;
+use crate::http::log::{Log, LogFile};
 
 /// Bytes of the pattern from which files are cut.
 const PATTERN_BYTES: usize = 65_536;
@@ -66,6 +66,10 @@ pub struct FilesSpec {
     #[arg(long, value_name = "FILE")]
     #[schemars(extend("x-needs" = "workload=trace"))]
     pub object_mappings: Option<PathBuf>,
+    /// Fields of a JSON log, such as `time=when,uri=req.path`; those of Caddy, Traefik and nginx are known.
+    #[arg(long, value_name = "PART=FIELD,...")]
+    #[schemars(with = "Option<String>", extend("x-needs" = "workload=trace"))]
+    pub log_fields: Option<JsonFields>,
     /// Seed of the load that will request the files, for `worldcup` and `ibm` [default: 1].
     #[arg(long, value_name = "N")]
     #[schemars(extend("x-needs" = "workload=worldcup, workload=ibm"))]
@@ -179,7 +183,12 @@ fn list(spec: &FilesSpec) -> Result<Vec<(String, u64)>, LoadError> {
         FileSet::Trace => {
             let objects = spec.object_mappings.as_deref();
             let file = spec.trace.as_deref().unwrap_or(Path::new(""));
-            let trace = Log::read(file, objects, None, "", 0)?;
+            let log = LogFile {
+                path: file,
+                objects,
+                fields: spec.log_fields.as_ref(),
+            };
+            let trace = Log::read(log, None, "", 0)?;
             let sizes = (0u32..).zip(&trace.size_bytes);
             let known = sizes.filter_map(|(object, bytes)| Some((object, (*bytes)?)));
             let text = |object| String::from_utf8_lossy(trace.paths.path(object)).into_owned();

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use perpacket_workload::{
-    Compression, Conversion, LognormalSessions, ObjectPaths, ParameterError, Replay,
+    Compression, Conversion, Expected, LognormalSessions, ObjectPaths, ParameterError, Replay,
     SESSION_WINDOW_S, Sessions, SpecWeb99, Synthesis, SynthesisError, TraceError as Failure,
     TraceFormat, convert, summarize, synthesize,
 };
@@ -24,17 +24,18 @@ create_exception!(
 
 /// The summary of a trace file, as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, format=None, window_s=15.0))]
+#[pyo3(signature = (path, format=None, window_s=15.0, log_fields=None))]
 pub fn trace_info(
     py: Python<'_>,
     path: PathBuf,
     format: Option<&str>,
     window_s: f64,
+    log_fields: Option<&str>,
 ) -> PyResult<String> {
-    let format = format.map(parsed_format).transpose()?;
+    let expected = expected(format, log_fields)?;
     py.detach(|| {
         let summary =
-            summarize(open(&path)?, format, window_s).map_err(|error| exception(&path, error))?;
+            summarize(open(&path)?, expected, window_s).map_err(|error| exception(&path, error))?;
         json(&summary)
     })
 }
@@ -43,7 +44,13 @@ pub fn trace_info(
 ///
 /// The destination's suffix decides its compression. The destination appears only when it is complete.
 #[pyfunction]
-#[pyo3(signature = (source, destination, to, format=None, object_paths=None, mappings=None))]
+#[pyo3(signature = (
+    source, destination, to, format=None, object_paths=None, mappings=None, log_fields=None
+))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is an option of the command"
+)]
 pub fn trace_convert(
     py: Python<'_>,
     source: PathBuf,
@@ -52,9 +59,10 @@ pub fn trace_convert(
     format: Option<&str>,
     object_paths: Option<PathBuf>,
     mappings: Option<PathBuf>,
+    log_fields: Option<&str>,
 ) -> PyResult<String> {
     let to = parsed_format(to)?;
-    let from = format.map(parsed_format).transpose()?;
+    let from = expected(format, log_fields)?;
     py.detach(|| {
         let paths = match object_paths {
             Some(path) => {
@@ -154,6 +162,25 @@ fn generated(workload: &str, connections: u32, seed: u64) -> PyResult<Sessions> 
         }
     };
     sessions.map_err(|error| parameter_error(&error))
+}
+
+/// What is known of a trace. Fields are those of a JSON log, so they decide its format.
+fn expected(format: Option<&str>, log_fields: Option<&str>) -> PyResult<Expected> {
+    let format = format.map(parsed_format).transpose()?;
+    let Some(fields) = log_fields else {
+        return Ok(format.into());
+    };
+    if format.is_some_and(|format| format != TraceFormat::Json) {
+        return Err(TraceError::new_err(
+            "log_fields: only the format json has a mapping of fields",
+        ));
+    }
+    Ok(Expected {
+        format: Some(TraceFormat::Json),
+        fields: fields
+            .parse()
+            .map_err(|error| TraceError::new_err(format!("log_fields: {error}")))?,
+    })
 }
 
 fn parsed_format(name: &str) -> PyResult<TraceFormat> {

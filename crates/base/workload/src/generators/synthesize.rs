@@ -96,7 +96,7 @@ pub fn synthesize<W: Write>(
         now_s: f64::from(synthesis.start_time_s),
         sequence: 0,
     };
-    let mut writer = TraceWriter::new(destination, synthesis.compression)?;
+    let mut writer = TraceWriter::new(destination, synthesis.format, synthesis.compression)?;
     let mut done = Synthesized {
         format: synthesis.format,
         requests: 0,

@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use crate::trace::error::TraceError;
-use crate::trace::format::TraceFormat;
+use crate::trace::format::{Expected, TraceFormat};
 use crate::trace::log_line::Reject;
 use crate::trace::method::Method;
 use crate::trace::read::{TraceSink, read_trace};
@@ -31,6 +31,8 @@ pub struct LoggedSessions<T> {
 pub struct LoggedRequest<T> {
     /// Unix seconds.
     pub time_s: i64,
+    /// Nanoseconds of the second, if the log has parts of seconds.
+    pub fraction_ns: Option<u32>,
     /// Number of the request's session. Sessions are numbered from 0 in the order of their first
     /// requests.
     pub session: u32,
@@ -46,7 +48,7 @@ pub struct LoggedRequest<T> {
 /// request that a client can send.
 pub fn read_sessions<T, R: Read>(
     source: R,
-    format: Option<TraceFormat>,
+    expected: impl Into<Expected>,
     window_s: f64,
     content: impl FnMut(&Request<'_>) -> T,
 ) -> Result<LoggedSessions<T>, TraceError> {
@@ -61,7 +63,7 @@ pub fn read_sessions<T, R: Read>(
             rejected: Rejects::default(),
         },
     };
-    let format = read_trace(source, format, &mut collector)?;
+    let format = read_trace(source, expected, &mut collector)?;
     let sessions = collector.sessions;
     if sessions.requests.is_empty() {
         return Err(TraceError::NothingUsable {
@@ -95,6 +97,7 @@ impl<T, F: FnMut(&Request<'_>) -> T> TraceSink for Collector<T, F> {
         requests.try_reserve(1)?;
         requests.push(LoggedRequest {
             time_s: request.time_s,
+            fraction_ns: request.fraction_ns,
             session: place.session,
             content: (self.content)(request),
         });

@@ -7,7 +7,7 @@ use super::logged::{SessionTable, read_sessions};
 use super::planned::{PlannedRequest, SessionSource};
 use super::requests::SessionRequests;
 use crate::trace::error::TraceError;
-use crate::trace::format::TraceFormat;
+use crate::trace::format::Expected;
 use crate::trace::request::Request;
 
 /// Status of a response without a body: the client's copy is still valid.
@@ -34,10 +34,10 @@ impl Replay {
     /// The errors of [`read_sessions`].
     pub fn read<R: Read>(
         source: R,
-        format: Option<TraceFormat>,
+        expected: impl Into<Expected>,
         window_s: f64,
     ) -> Result<Self, TraceError> {
-        let logged = read_sessions(source, format, window_s, planned)?;
+        let logged = read_sessions(source, expected, window_s, planned)?;
         Ok(Self {
             sessions: Arc::new(logged.by_session()?),
             next: 0,

@@ -1,12 +1,16 @@
 //! Converts a trace to another format.
 //!
-//! All formats have whole seconds. A client that replays the trace spreads requests over the second.
+//! The written formats have whole seconds: the parts of seconds that some logs have are left out. A
+//! client that replays such a trace spreads requests over the second.
 //!
 //! | from, to | what changes |
 //! |---|---|
 //! | log to log | Combined gets `"-" "-"` where the source had no referer, quotes in a request become `%22`; Common drops referer and agent |
 //! | log to World Cup | clients and objects are numbered in order of first appearance, the path decides the type, the server is 0, a status the format lacks becomes "other" |
 //! | World Cup to log | client N is the host `clientN`, object N its mapped path or `/object/N`, "other" is the status 000; type and server are lost |
+//!
+//! A JSON log is converted as a log of Combined Log Format. It is never written. A virtual host before the
+//! client is left out.
 //!
 //! Rejected lines are not converted.
 
@@ -15,7 +19,7 @@ use std::io::{Read, Write};
 use serde::Serialize;
 
 use crate::trace::error::TraceError;
-use crate::trace::format::{Compression, TraceFormat};
+use crate::trace::format::{Compression, Expected, TraceFormat};
 use crate::trace::log_line::{LogLine, Reject};
 use crate::trace::object_paths::{ObjectPaths, write_mapping};
 use crate::trace::read::{TraceSink, read_trace};
@@ -26,8 +30,8 @@ use crate::trace::write::{LogEntry, Numbered, TraceWriter};
 
 /// The options of a conversion.
 pub struct Conversion<'a> {
-    /// Format of the source; `None` detects it.
-    pub from: Option<TraceFormat>,
+    /// Format of the source.
+    pub from: Expected,
     /// Format of the destination.
     pub to: TraceFormat,
     /// Compression of the destination.
@@ -63,9 +67,9 @@ pub fn convert<R: Read, W: Write>(
     destination: W,
     conversion: Conversion<'_>,
 ) -> Result<Converted, TraceError> {
-    let (from, to) = (conversion.from, conversion.to);
+    let (from, to) = (conversion.from.clone(), conversion.to);
     let mut converter = Converter {
-        writer: TraceWriter::new(destination, conversion.compression)?,
+        writer: TraceWriter::new(destination, to, conversion.compression)?,
         conversion,
         requests: 0,
         mapped: 0,
@@ -96,7 +100,7 @@ impl<W: Write> Converter<'_, W> {
         let entry = LogEntry {
             host: line.host,
             identity: line.identity,
-            stamp: line.stamp,
+            stamp: &line.stamp,
             request: line.request,
             status: line.status,
             size_bytes: line.size_bytes,

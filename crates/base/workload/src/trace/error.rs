@@ -11,8 +11,8 @@ pub enum TraceError {
     #[error("byte 0: the trace is empty; expected log lines or 20-byte World Cup 1998 records")]
     Empty,
     #[error(
-        "byte 0: the first {examined} bytes contain no line of Common or Combined Log Format and no \
-         World Cup 1998 records; if only the start of the file is damaged, name its format"
+        "byte 0: the first {examined} bytes contain no line of Common or Combined Log Format, no \
+         JSON line with the fields of the mapping, and no World Cup 1998 records; if only the start of the file is damaged, name its format"
     )]
     Unrecognized { examined: usize },
     #[error(
@@ -38,6 +38,8 @@ pub enum TraceError {
     },
     #[error("byte {offset}: cannot read on: {source}")]
     Read { offset: u64, source: io::Error },
+    #[error("the format json is only read, not written: name common, combined or world-cup")]
+    JsonAsDestination,
     #[error("not enough memory for the trace; give the process more, or cut the trace")]
     Memory,
     #[error("cannot write the trace: {0}")]

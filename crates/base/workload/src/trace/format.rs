@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::trace::json_fields::JsonFields;
+
 /// Bytes of a World Cup 1998 record.
 pub const RECORD_BYTES: usize = 20;
 
@@ -16,19 +18,22 @@ pub enum TraceFormat {
     /// Combined Log Format, nginx's default: the fields of Common Log Format, then a quoted referer
     /// and a quoted user agent.
     Combined,
+    /// A JSON object in each line, with fields by a mapping ([`JsonFields`]).
+    Json,
     /// Binary log of the 1998 World Cup: 20-byte big-endian records.
     WorldCup,
 }
 
 impl TraceFormat {
     /// Names of all formats, for messages.
-    pub const NAMES: &'static str = "common, combined or world-cup";
+    pub const NAMES: &'static str = "common, combined, json or world-cup";
 
     /// The name in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Common => "common",
             Self::Combined => "combined",
+            Self::Json => "json",
             Self::WorldCup => "world-cup",
         }
     }
@@ -49,10 +54,28 @@ impl FromStr for TraceFormat {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        [Self::Common, Self::Combined, Self::WorldCup]
+        [Self::Common, Self::Combined, Self::Json, Self::WorldCup]
             .into_iter()
             .find(|format| format.name() == name)
             .ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+/// What is known of a trace before it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The format; `None` detects it.
+    pub format: Option<TraceFormat>,
+    /// The fields of a JSON log.
+    pub fields: JsonFields,
+}
+
+impl From<Option<TraceFormat>> for Expected {
+    fn from(format: Option<TraceFormat>) -> Self {
+        Self {
+            format,
+            fields: JsonFields::default(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use memchr::{memchr, memmem, memrchr};
 
 use crate::trace::format::TraceFormat;
 use crate::trace::method::{HttpVersion, Method};
-use crate::trace::timestamp::STAMP_BYTES;
+use crate::trace::timestamp::{SECONDS_END, STAMP_BYTES, fraction_ns};
 
 /// The reason why a line or record is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +29,18 @@ pub enum Reject {
     BadTail,
     /// The method, status or type of a record is not a code of the format.
     BadCode,
+    /// The line is not a JSON object.
+    NotJson,
+    /// No field of the mapping has the time.
+    NoJsonTime,
+    /// The value of the field is no time.
+    BadJsonTime,
+    /// No field of the mapping has the URI or the request line.
+    NoJsonRequest,
+    /// No field of the mapping has a status.
+    NoJsonStatus,
+    /// No field of the mapping has the client.
+    NoJsonClient,
 }
 
 impl Reject {
@@ -45,6 +57,14 @@ impl Reject {
             Self::BadBytes => "bytes are neither a number nor -",
             Self::BadTail => "no quoted referer and user agent after the bytes",
             Self::BadCode => "method, status or type is not a code of the format",
+            Self::NotJson => "line is not a JSON object in UTF-8",
+            Self::NoJsonTime => "no field of the mapping has the time",
+            Self::BadJsonTime => {
+                "time is neither Unix time, ISO 8601 with a zone, nor DD/Mon/YYYY:HH:MM:SS zone"
+            }
+            Self::NoJsonRequest => "no field of the mapping has the uri or the request",
+            Self::NoJsonStatus => "no field of the mapping has a status below 1000",
+            Self::NoJsonClient => "no field of the mapping has the client",
         }
     }
 }
@@ -56,8 +76,10 @@ pub struct LogLine<'a> {
     pub host: &'a [u8],
     /// Identity and user, unparsed.
     pub identity: &'a [u8],
-    /// The time without brackets.
-    pub stamp: &'a [u8; STAMP_BYTES],
+    /// The time in whole seconds, without brackets.
+    pub stamp: [u8; STAMP_BYTES],
+    /// Nanoseconds of the second, if the log has parts of seconds.
+    pub fraction_ns: Option<u32>,
     /// The request line without quotes.
     pub request: &'a [u8],
     /// Status code.
@@ -74,7 +96,7 @@ impl<'a> LogLine<'a> {
     /// Fields may contain blanks and quotes. So the parser looks for the time after the first ` [`.
     /// In Common format, the request extends from there to the last `" `. In Combined format,
     /// quotes inside the request are escaped, and the request extends to the first `" ` that is
-    /// followed by a status, bytes and a quote.
+    /// followed by a status, bytes and a quote. A virtual host before the client is left out.
     pub(crate) fn parse(line: &'a [u8], format: TraceFormat) -> Result<Self, Reject> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
@@ -82,14 +104,13 @@ impl<'a> LogLine<'a> {
         }
         let bracket = time_bracket(line).ok_or(Reject::NoTime)?;
         let (client, rest) = (&line[..bracket - 1], &line[bracket + 1..]);
-        let (stamp, rest) = rest
-            .split_first_chunk::<STAMP_BYTES>()
-            .ok_or(Reject::BadTime)?;
+        let (stamp, fraction_ns, rest) = split_time(rest).ok_or(Reject::BadTime)?;
         let rest = rest.strip_prefix(b"] \"").ok_or(Reject::NoRequest)?;
         let (request, status, size_bytes, tail) = match format {
             TraceFormat::Combined => split_combined(rest)?,
-            TraceFormat::Common | TraceFormat::WorldCup => split_common(rest)?,
+            _ => split_common(rest)?,
         };
+        let client = without_virtual_host(client);
         let blank = memchr(b' ', client).ok_or(Reject::NoTime)?;
         if blank == 0 {
             return Err(Reject::NoTime);
@@ -98,6 +119,7 @@ impl<'a> LogLine<'a> {
             host: &client[..blank],
             identity: &client[blank + 1..],
             stamp,
+            fraction_ns,
             request,
             status,
             size_bytes,
@@ -121,6 +143,42 @@ impl<'a> LogLine<'a> {
         }
         (method, target, HttpVersion::Http09)
     }
+}
+
+/// The client, identity and user of a line. Some servers write a virtual host before them; then the
+/// identity, which is almost always `-`, is the third word and not the second.
+#[inline]
+fn without_virtual_host(words: &[u8]) -> &[u8] {
+    let Some(first) = memchr(b' ', words) else {
+        return words;
+    };
+    let rest = &words[first + 1..];
+    match memchr(b' ', rest) {
+        Some(second) if &rest[..second] != b"-" && rest[second..].starts_with(b" - ") => rest,
+        _ => words,
+    }
+}
+
+/// The time in whole seconds, the nanoseconds of a second as in `13:55:36.123 +0000`, and the rest of
+/// the line.
+#[inline]
+fn split_time(text: &[u8]) -> Option<([u8; STAMP_BYTES], Option<u32>, &[u8])> {
+    if text.get(SECONDS_END) != Some(&b'.') {
+        let (stamp, rest) = text.split_first_chunk::<STAMP_BYTES>()?;
+        return Some((*stamp, None, rest));
+    }
+    let digits = &text[SECONDS_END + 1..];
+    let digits = &digits[..digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count()];
+    let fraction_ns = fraction_ns(digits)?;
+    let (zone, rest) = text[SECONDS_END + 1 + digits.len()..]
+        .split_first_chunk::<{ STAMP_BYTES - SECONDS_END }>()?;
+    let mut stamp = [0; STAMP_BYTES];
+    stamp[..SECONDS_END].copy_from_slice(&text[..SECONDS_END]);
+    stamp[SECONDS_END..].copy_from_slice(zone);
+    Some((stamp, Some(fraction_ns), rest))
 }
 
 /// Position of the first `[` after a blank.

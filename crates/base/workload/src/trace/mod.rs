@@ -2,9 +2,9 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `format` | the three formats and their compression |
+//! | `format` | the four formats and their compression |
 //! | `read`, `input` | read any trace and pass its requests to a [`TraceSink`] |
-//! | `log_line`, `world_cup`, `timestamp`, `method` | the fields of a line or a record |
+//! | `log_line`, `json_line`, `json_fields`, `world_cup`, `timestamp`, `method` | the fields of a line or a record |
 //! | `numbering` | numbers for hosts, paths and sparse identifiers |
 //! | `session_cutter` | which session a request belongs to |
 //! | `summary`, `histogram`, `curve`, `peak`, `packets` | what a trace contains |
@@ -18,6 +18,8 @@ pub(crate) mod error;
 pub(crate) mod format;
 mod histogram;
 mod input;
+pub(crate) mod json_fields;
+mod json_line;
 pub(crate) mod log_line;
 pub(crate) mod method;
 mod numbering;

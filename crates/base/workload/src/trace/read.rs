@@ -7,8 +7,10 @@ use std::io::Read;
 use memchr::{memchr, memmem};
 
 use crate::trace::error::TraceError;
-use crate::trace::format::{RECORD_BYTES, TraceFormat};
+use crate::trace::format::{Expected, RECORD_BYTES, TraceFormat};
 use crate::trace::input::Input;
+use crate::trace::json_fields::JsonFields;
+use crate::trace::json_line::JsonReader;
 use crate::trace::log_line::{LogLine, Reject};
 use crate::trace::method::{HttpVersion, Method};
 use crate::trace::numbering::{Identifiers, Names};
@@ -45,32 +47,39 @@ pub trait TraceSink {
 /// format. Or the sink failed.
 pub fn read_trace<R: Read>(
     source: R,
-    format: Option<TraceFormat>,
+    expected: impl Into<Expected>,
     sink: &mut impl TraceSink,
 ) -> Result<TraceFormat, TraceError> {
+    let expected = expected.into();
     let mut input = Input::new(source)?;
     while input.bytes().len() < HEAD_BYTES && input.extend()? {}
     let head = &input.bytes()[..input.bytes().len().min(HEAD_BYTES)];
     if head.is_empty() {
         return Err(TraceError::Empty);
     }
-    let format = match format {
-        Some(format) => checked_format(head, format)?,
-        None => detected_format(head)?,
+    let format = match expected.format {
+        Some(format) => checked_format(head, format, &expected.fields)?,
+        None => detected_format(head, &expected.fields)?,
     };
     match format {
         TraceFormat::WorldCup => read_records(&mut input, sink)?,
-        TraceFormat::Common | TraceFormat::Combined => read_lines(&mut input, format, sink)?,
+        TraceFormat::Common | TraceFormat::Combined | TraceFormat::Json => {
+            read_lines(&mut input, format, &expected.fields, sink)?;
+        }
     }
     Ok(format)
 }
 
 /// Detects the format from the start of a trace.
-fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
+fn detected_format(head: &[u8], fields: &JsonFields) -> Result<TraceFormat, TraceError> {
     let of_line = |line: &[u8]| {
-        [TraceFormat::Common, TraceFormat::Combined]
-            .into_iter()
-            .find(|format| LogLine::parse(line, *format).is_ok())
+        [
+            TraceFormat::Common,
+            TraceFormat::Combined,
+            TraceFormat::Json,
+        ]
+        .into_iter()
+        .find(|format| is_line(line, *format, fields))
     };
     if let Some(format) = head.split(|byte| *byte == b'\n').find_map(of_line) {
         return Ok(format);
@@ -91,7 +100,11 @@ fn detected_format(head: &[u8]) -> Result<TraceFormat, TraceError> {
 }
 
 /// Returns the requested format, or an error if the start of the trace contradicts it.
-fn checked_format(head: &[u8], format: TraceFormat) -> Result<TraceFormat, TraceError> {
+fn checked_format(
+    head: &[u8],
+    format: TraceFormat,
+    fields: &JsonFields,
+) -> Result<TraceFormat, TraceError> {
     if format == TraceFormat::WorldCup {
         if head.len() < RECORD_BYTES {
             return Err(TraceError::TruncatedRecord {
@@ -106,10 +119,18 @@ fn checked_format(head: &[u8], format: TraceFormat) -> Result<TraceFormat, Trace
     }
     let has_line = head
         .split(|byte| *byte == b'\n')
-        .any(|line| LogLine::parse(line, format).is_ok());
+        .any(|line| is_line(line, format, fields));
     match first_unprintable(head) {
         Some(at) if !has_line => Err(TraceError::BinaryAsText { offset: at as u64 }),
         _ => Ok(format),
+    }
+}
+
+/// Whether a line is valid in a format of text.
+fn is_line(line: &[u8], format: TraceFormat, fields: &JsonFields) -> bool {
+    match format {
+        TraceFormat::Json => JsonReader::new(fields).parse(line).is_ok(),
+        _ => LogLine::parse(line, format).is_ok(),
     }
 }
 
@@ -135,8 +156,8 @@ fn first_unprintable(head: &[u8]) -> Option<usize> {
 }
 
 /// The state that is needed for later lines.
-#[derive(Default)]
-struct LogReader {
+struct LogReader<'a> {
+    json: JsonReader<'a>,
     hosts: Names,
     uris: Names,
     /// Whether the server computes the response to each URI.
@@ -144,7 +165,17 @@ struct LogReader {
     stamps: StampReader,
 }
 
-impl LogReader {
+impl<'a> LogReader<'a> {
+    fn new(fields: &'a JsonFields) -> Self {
+        Self {
+            json: JsonReader::new(fields),
+            hosts: Names::default(),
+            uris: Names::default(),
+            computed: Vec::new(),
+            stamps: StampReader::default(),
+        }
+    }
+
     /// Passes one line to the sink.
     #[inline]
     fn line(
@@ -154,14 +185,18 @@ impl LogReader {
         format: TraceFormat,
         sink: &mut impl TraceSink,
     ) -> Result<(), TraceError> {
-        let fields = match LogLine::parse(text, format) {
+        let parsed = match format {
+            TraceFormat::Json => self.json.parse(text),
+            _ => LogLine::parse(text, format),
+        };
+        let fields = match parsed {
             Ok(fields) => fields,
             Err(reason) => {
                 sink.reject(line, reason);
                 return Ok(());
             }
         };
-        let Some(time_s) = self.stamps.read(fields.stamp) else {
+        let Some(time_s) = self.stamps.read(&fields.stamp) else {
             sink.reject(line, Reject::BadTime);
             return Ok(());
         };
@@ -174,6 +209,7 @@ impl LogReader {
         sink.request(&Request {
             line,
             time_s,
+            fraction_ns: fields.fraction_ns,
             client: self.hosts.number(fields.host)?,
             object,
             size_bytes: fields.size_bytes,
@@ -194,9 +230,10 @@ fn is_computed(uri: &[u8]) -> bool {
 fn read_lines<R: Read>(
     input: &mut Input<R>,
     format: TraceFormat,
+    fields: &JsonFields,
     sink: &mut impl TraceSink,
 ) -> Result<(), TraceError> {
-    let mut reader = LogReader::default();
+    let mut reader = LogReader::new(fields);
     let mut line = 0;
     loop {
         let bytes = input.bytes();
@@ -261,6 +298,7 @@ fn read_records<R: Read>(
             sink.request(&Request {
                 line,
                 time_s: i64::from(record.time_s),
+                fraction_ns: None,
                 client: clients.number(record.client)?,
                 object: objects.number(record.object)?,
                 size_bytes: record.size_bytes.map(u64::from),

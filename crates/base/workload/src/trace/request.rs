@@ -11,6 +11,8 @@ pub struct Request<'a> {
     pub line: u64,
     /// Unix seconds.
     pub time_s: i64,
+    /// Nanoseconds of the second, if the trace has parts of seconds.
+    pub fraction_ns: Option<u32>,
     /// Number of the client. Numbers start at 0, in order of first appearance, without gaps.
     pub client: u32,
     /// Number of the object. Numbers start at 0, in order of first appearance, without gaps.

@@ -38,8 +38,8 @@ pub struct SessionPlace {
 
 impl SessionCutter {
     /// A request belongs to the current session of its client if the client's last request was at
-    /// most `window_s` seconds ago. Times are whole seconds, so a fraction of a second in the
-    /// window has no effect.
+    /// most `window_s` seconds ago. Parts of seconds do not count, neither in
+    /// times nor in the window.
     ///
     /// # Errors
     /// `window_s` is not from 0 to 10^6 seconds.

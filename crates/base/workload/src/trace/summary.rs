@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::trace::curve::{Curve, CurvePoint};
 use crate::trace::error::TraceError;
-use crate::trace::format::TraceFormat;
+use crate::trace::format::{Expected, TraceFormat};
 use crate::trace::histogram::Histogram;
 use crate::trace::log_line::Reject;
 use crate::trace::packets::response_packets;
@@ -114,11 +114,11 @@ pub struct Check {
 /// The errors of [`read_trace`]. Also, `window_s` is not from 0 to 10^6 seconds.
 pub fn summarize<R: Read>(
     source: R,
-    format: Option<TraceFormat>,
+    expected: impl Into<Expected>,
     window_s: f64,
 ) -> Result<Summary, TraceError> {
     let mut counts = Counts::new(window_s)?;
-    let format = read_trace(source, format, &mut counts)?;
+    let format = read_trace(source, expected, &mut counts)?;
     Ok(counts.finish(format))
 }
 

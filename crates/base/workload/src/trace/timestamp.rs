@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 /// Bytes of a log's time stamp, without the brackets.
 pub(crate) const STAMP_BYTES: usize = 26;
 
+/// Bytes of it up to the seconds, `DD/Mon/YYYY:HH:MM:SS`.
+pub(crate) const SECONDS_END: usize = 20;
+
 const SECONDS_PER_DAY: i64 = 86_400;
 const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
@@ -77,7 +80,7 @@ fn midnight(stamp: &[u8; STAMP_BYTES]) -> Option<i64> {
 }
 
 #[inline]
-fn two(stamp: &[u8; STAMP_BYTES], at: usize) -> Option<i64> {
+fn two(stamp: &[u8], at: usize) -> Option<i64> {
     let (tens, ones) = (
         stamp[at].wrapping_sub(b'0'),
         stamp[at + 1].wrapping_sub(b'0'),
@@ -116,6 +119,98 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = (month_from_march + 2) % 12 + 1;
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+/// A time with the parts of its second, if its text has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnixTime {
+    pub(crate) s: i64,
+    pub(crate) fraction_ns: Option<u32>,
+}
+
+/// The last second whose year has four digits.
+const LAST_S: i64 = 253_402_300_799;
+
+/// Unix seconds from a number. Numbers too large for the next millennia are milli-, micro- or
+/// nanoseconds, as servers also write them. An `f64` has microseconds of today's time.
+pub(crate) fn unix_of_number(number: f64) -> Option<UnixTime> {
+    let scale = match number {
+        n if n < 1e11 => 1.0,
+        n if n < 1e14 => 1e3,
+        n if n < 1e17 => 1e6,
+        _ => 1e9,
+    };
+    let seconds = number / scale;
+    if !(0.0..=LAST_S as f64).contains(&seconds) {
+        return None;
+    }
+    let micros = ((seconds - seconds.floor()) * 1e6) as u32;
+    let is_whole = scale == 1.0 && number.fract() == 0.0;
+    Some(UnixTime {
+        s: seconds as i64,
+        fraction_ns: (!is_whole).then_some(micros * 1000),
+    })
+}
+
+/// Unix time from ISO 8601 with a zone, such as `1995-07-01T00:00:01.25-04:00`.
+pub(crate) fn unix_of_iso(text: &[u8]) -> Option<UnixTime> {
+    let (head, rest) = text.split_first_chunk::<19>()?;
+    let separated = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')]
+        .iter()
+        .all(|(at, byte)| head[*at] == *byte);
+    if !separated || !matches!(head[10], b'T' | b't' | b' ') {
+        return None;
+    }
+    let year = two(head, 0)? * 100 + two(head, 2)?;
+    let (month, day) = (two(head, 5)?, two(head, 8)?);
+    let (hour, minute, second) = (two(head, 11)?, two(head, 14)?, two(head, 17)?);
+    let in_year = (1..=12).contains(&month) && day >= 1 && day <= days_in_month(year, month);
+    if !in_year || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let (fraction, zone) = match rest.strip_prefix(b".") {
+        Some(rest) => {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            (Some(fraction_ns(&rest[..digits])?), &rest[digits..])
+        }
+        None => (None, rest),
+    };
+    let east_s = zone_s(zone)?;
+    let midnight_s = days_from_civil(year, month, day) * SECONDS_PER_DAY;
+    let s = midnight_s + hour * 3600 + minute * 60 + second - east_s;
+    (0..=LAST_S).contains(&s).then_some(UnixTime {
+        s,
+        fraction_ns: fraction,
+    })
+}
+
+/// Seconds east of Greenwich of `Z`, `+02:00` or `+0200`.
+fn zone_s(zone: &[u8]) -> Option<i64> {
+    let (hours, minutes) = match zone {
+        b"Z" | b"z" => return Some(0),
+        [_, _, _, b':', _, _] => (two(zone, 1)?, two(zone, 4)?),
+        [_, _, _, _, _] => (two(zone, 1)?, two(zone, 3)?),
+        _ => return None,
+    };
+    if hours > 14 || minutes > 59 {
+        return None;
+    }
+    match zone[0] {
+        b'+' => Some(hours * 3600 + minutes * 60),
+        b'-' => Some(-(hours * 3600 + minutes * 60)),
+        _ => None,
+    }
+}
+
+/// Nanoseconds from the one to nine digits after a point.
+pub(crate) fn fraction_ns(digits: &[u8]) -> Option<u32> {
+    if !(1..=9).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = digits.iter().fold(0, |number: u32, digit| {
+        number * 10 + u32::from(digit - b'0')
+    });
+    Some(number * 10_u32.pow(9 - digits.len() as u32))
 }
 
 /// Appends a log's time stamp in UTC, without brackets. The year has to have four digits.
@@ -180,6 +275,34 @@ mod tests {
             reader.read(&good("01/Jul/1995:00:00:03 +0000")),
             Some(804_556_803)
         );
+    }
+
+    #[test]
+    fn a_time_of_a_json_log_has_the_parts_of_its_second() {
+        let iso = |text: &str| unix_of_iso(text.as_bytes()).map(|time| (time.s, time.fraction_ns));
+        let first = 804_571_201;
+        assert_eq!(
+            iso("1995-07-01T00:00:01.25-04:00"),
+            Some((first, Some(250_000_000)))
+        );
+        assert_eq!(iso("1995-07-01T04:00:01Z"), Some((first, None)));
+        assert_eq!(
+            iso("1995-07-01 04:00:01.000000001+0000"),
+            Some((first, Some(1)))
+        );
+        for text in [
+            "1995-07-01T04:00:01",
+            "1995-02-29T04:00:01Z",
+            "1995-07-01T04:00:01.Z",
+        ] {
+            assert_eq!(iso(text), None, "{text}");
+        }
+        let number = |number| unix_of_number(number).map(|time| (time.s, time.fraction_ns));
+        assert_eq!(number(804_571_201.0), Some((first, None)));
+        assert_eq!(number(804_571_201.25), Some((first, Some(250_000_000))));
+        assert_eq!(number(804_571_201_250.0), Some((first, Some(250_000_000))));
+        assert_eq!(number(-1.0), None);
+        assert_eq!(number(f64::NAN), None);
     }
 
     proptest! {

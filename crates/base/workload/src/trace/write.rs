@@ -31,7 +31,14 @@ pub(crate) struct TraceWriter<W: Write> {
 }
 
 impl<W: Write> TraceWriter<W> {
-    pub(crate) fn new(destination: W, compression: Compression) -> Result<Self, TraceError> {
+    pub(crate) fn new(
+        destination: W,
+        format: TraceFormat,
+        compression: Compression,
+    ) -> Result<Self, TraceError> {
+        if format == TraceFormat::Json {
+            return Err(TraceError::JsonAsDestination);
+        }
         Ok(Self {
             output: Output::new(destination, compression)?,
             line: Vec::new(),

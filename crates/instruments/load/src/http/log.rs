@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use perpacket_workload::{
-    LoggedSessions, Method, ObjectPaths, RejectedLine, Request, SESSION_WINDOW_S, SessionRequests,
-    SessionTable, Source, Stream, TraceError, TraceFormat, read_sessions,
+    Expected, JsonFields, LoggedRequest, LoggedSessions, Method, ObjectPaths, RejectedLine,
+    Request, SESSION_WINDOW_S, SessionRequests, SessionTable, Source, Stream, TraceError,
+    TraceFormat, read_sessions,
 };
 
 use super::paths::Paths;
@@ -19,6 +20,16 @@ use crate::error::LoadError;
 const NS_PER_S: f64 = 1e9;
 /// Maximum number of rejected lines that a report lists. The report counts all rejected lines.
 const LISTED_LINES: usize = 5;
+
+/// A log, and what is needed to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogFile<'a> {
+    pub path: &'a Path,
+    /// Object mappings of a World Cup 1998 log.
+    pub objects: Option<&'a Path>,
+    /// The fields of a JSON log.
+    pub fields: Option<&'a JsonFields>,
+}
 
 /// The sessions of a log.
 #[derive(Debug)]
@@ -42,8 +53,7 @@ impl Log {
     /// # Errors
     /// The log cannot be read or contains no request that a load can send.
     pub(crate) fn read(
-        file: &Path,
-        mappings: Option<&Path>,
+        log: LogFile<'_>,
         spread: Option<Spread>,
         prefix: &str,
         seed: u64,
@@ -52,22 +62,35 @@ impl Log {
             numbers: HashMap::new(),
             paths: Vec::new(),
             size_bytes: Vec::new(),
-            mappings: match mappings {
+            mappings: match log.objects {
                 None => ObjectPaths::default(),
                 Some(path) => ObjectPaths::read(open(path)?).map_err(trace_error(path))?,
             },
         };
         let content = |request: &Request<'_>| objects.session_request(request);
-        let mut logged = read_sessions(open(file)?, None, SESSION_WINDOW_S, content)
+        let file = log.path;
+        let expected = Expected {
+            format: None,
+            fields: log.fields.cloned().unwrap_or_default(),
+        };
+        let mut logged = read_sessions(open(file)?, expected, SESSION_WINDOW_S, content)
             .map_err(trace_error(file))?;
-        if mappings.is_some() && logged.format != TraceFormat::WorldCup {
+        if log.objects.is_some() && logged.format != TraceFormat::WorldCup {
             return Err(LoadError::Usage(format!(
                 "object-mappings: {} has {} format, which contains the paths of its objects",
                 file.display(),
                 logged.format
             )));
         }
-        logged.requests.sort_by_key(|request| request.time_s);
+        if log.fields.is_some() && logged.format != TraceFormat::Json {
+            return Err(LoadError::Usage(format!(
+                "log-fields: {} has {} format, whose fields have fixed places",
+                file.display(),
+                logged.format
+            )));
+        }
+        let time = |request: &LoggedRequest<_>| (request.time_s, request.fraction_ns);
+        logged.requests.sort_by_key(time);
         if let Some(spread) = spread {
             set_times(&mut logged, spread, seed);
         }
@@ -113,12 +136,16 @@ fn trace_error(path: &Path) -> impl Fn(TraceError) -> LoadError {
     }
 }
 
-/// Sets the due time of each request within its second. The requests are in the order of time.
+/// Sets the due time of each request within its second: as in the log, or else by `spread`. The requests are in the order of time.
 fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: u64) {
     let requests = &mut logged.requests;
     // The name selects the stream of random numbers. A different name would change every replay.
     let mut stream = Stream::new(seed, "places in a second");
-    let begin_s = requests.first().map_or(0, |request| request.time_s);
+    let part_s =
+        |request: &LoggedRequest<_>| request.fraction_ns.map(|ns| f64::from(ns) / NS_PER_S);
+    let (begin_s, begin_part_s) = requests.first().map_or((0, 0.0), |first| {
+        (first.time_s, part_s(first).unwrap_or(0.0))
+    });
     let mut fractions = Vec::new();
     for second in requests.chunk_by_mut(|a, b| a.time_s == b.time_s) {
         let count = second.len();
@@ -134,7 +161,8 @@ fn set_times(logged: &mut LoggedSessions<SessionRequest>, spread: Spread, seed: 
             }
         }
         for (request, fraction) in second.iter_mut().zip(&fractions) {
-            let time_s = (request.time_s - begin_s) as f64 + fraction;
+            let part_s = part_s(request).unwrap_or(*fraction) - begin_part_s;
+            let time_s = (request.time_s - begin_s) as f64 + part_s;
             request.content.due_ns = (time_s * NS_PER_S) as u64;
         }
     }
@@ -215,6 +243,42 @@ pub(crate) fn path_of(uri: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_start_at_the_parts_of_seconds_that_a_log_has() {
+        let line = |time, uri| {
+            format!(
+                "{{\"ts\":{time},\"status\":200,\"request\":{{\"remote_ip\":\"a\",\"uri\":\"{uri}\"}}}}\n"
+            )
+        };
+        // A server writes a line when a response ends, so lines may be out of order.
+        let text = [
+            line("100.5", "/1"),
+            line("100.25", "/0"),
+            line("102.0", "/2"),
+        ]
+        .concat();
+        let mut logged = read_sessions(text.as_bytes(), None, SESSION_WINDOW_S, |request| {
+            SessionRequest {
+                object: request.object,
+                expected_bytes: ANY_SIZE,
+                operation: Operation::Get,
+                logged_status: 200,
+                due_ns: 0,
+            }
+        })
+        .unwrap();
+        logged
+            .requests
+            .sort_by_key(|request| (request.time_s, request.fraction_ns));
+        set_times(&mut logged, Spread::Uniform, 1);
+        let due: Vec<_> = logged
+            .requests
+            .iter()
+            .map(|request| (request.content.object, request.content.due_ns))
+            .collect();
+        assert_eq!(due, [(1, 0), (0, 250_000_000), (2, 1_750_000_000)]);
+    }
 
     #[test]
     fn a_logged_uri_becomes_the_path_of_a_request() {

@@ -151,14 +151,13 @@ impl Plan {
                 (Paths::new(prefix, [""; 0]).into(), Box::new(walks))
             }
             Workload::Trace {
-                file,
-                objects,
+                log: file,
                 spread,
                 repeats,
             } => {
                 let is_recorded = matches!(spec.arrivals(), Arrivals::Recorded { .. });
                 let spread = is_recorded.then_some(spread);
-                let read = Arc::new(Log::read(file, objects, spread, prefix, spec.seed.seed)?);
+                let read = Arc::new(Log::read(file, spread, prefix, spec.seed.seed)?);
                 let paths = Arc::clone(&read.paths);
                 log = Some(Arc::clone(&read));
                 let logged = move |part: &Part| {

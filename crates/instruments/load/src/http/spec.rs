@@ -8,11 +8,12 @@ use clap::{Args, ValueEnum};
 use perpacket_spec::{
     BitRate, Period, Rate, RunsOn, Seed, Share, SpecError, Switch, Time, Whole, Window,
 };
-use perpacket_workload::Stream;
+use perpacket_workload::{JsonFields, Stream};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::arrivals::{Arrivals, Process, Speed};
+use super::log::LogFile;
 use super::shard::Shard;
 use super::target::Target;
 use super::workload::{Spread, Workload, WorkloadName};
@@ -84,13 +85,17 @@ pub struct Spec {
         conflicts_with = "replay"
     )]
     pub trace: Option<PathBuf>,
-    /// Replay a log once, at its own times. Formats: Common, Combined, World Cup 1998; plain, .gz or .zst.
+    /// Replay a log once, at its own times. Formats: Common, Combined, JSON, World Cup 1998; plain, .gz or .zst.
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     pub replay: Option<PathBuf>,
     /// Paths of the objects of a World Cup 1998 log.
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
     #[schemars(extend("x-needs" = "replay, trace"))]
     pub object_mappings: Option<PathBuf>,
+    /// Fields of a JSON log, such as `time=when,uri=req.path`; those of Caddy, Traefik and nginx are known.
+    #[arg(long, value_name = "PART=FIELD,...", help_heading = "Workload")]
+    #[schemars(with = "Option<String>", extend("x-needs" = "replay, trace"))]
+    pub log_fields: Option<JsonFields>,
     /// Factor by which the run is faster than the log; `max` ignores its times [default: 1].
     #[arg(long, value_name = "X|max", help_heading = "Workload")]
     #[schemars(extend("x-needs" = "replay"))]
@@ -99,7 +104,7 @@ pub struct Spec {
     #[arg(long, help_heading = "Workload")]
     #[schemars(extend("x-needs" = "speed=max"))]
     pub repeat: bool,
-    /// When requests start within their second, because the times in a log are whole seconds
+    /// When requests start within their second, if the times in the log are whole seconds
     /// [default: uniform].
     #[arg(long, value_enum, help_heading = "Workload")]
     #[schemars(extend("x-needs" = "replay", "x-excludes" = "speed=max: it ignores the log's times"))]
@@ -361,9 +366,12 @@ impl Spec {
 
     /// The requests of the load.
     pub fn workload(&self) -> Workload<'_> {
-        let log = |file, repeats| Workload::Trace {
-            file,
-            objects: self.object_mappings.as_deref(),
+        let log = |path, repeats| Workload::Trace {
+            log: LogFile {
+                path,
+                objects: self.object_mappings.as_deref(),
+                fields: self.log_fields.as_ref(),
+            },
             spread: self.spread.unwrap_or(Spread::Uniform),
             repeats,
         };

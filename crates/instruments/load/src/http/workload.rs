@@ -6,6 +6,8 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::log::LogFile;
+
 /// The name of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -55,9 +57,7 @@ pub enum Workload<'a> {
     /// The requests of a log.
     Trace {
         /// The log.
-        file: &'a Path,
-        /// Object mappings of a World Cup 1998 log.
-        objects: Option<&'a Path>,
+        log: LogFile<'a>,
         /// The start times of requests within their second.
         spread: Spread,
         /// Whether to begin the log again at its end. If not, the run ends with the log.
@@ -89,7 +89,8 @@ impl Workload<'_> {
     }
 }
 
-/// The start times of a log's requests within their second. The times in logs are whole seconds.
+/// The start times of a log's requests within their second. The times in most logs are
+/// whole seconds; a log that has parts of seconds keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {
