@@ -40,9 +40,9 @@ int main(int count, char **words) {
 """A small web server. Tests replace its comments by more work."""
 
 
-def compiled(program: bytes, folder: Path) -> Path:
+def compiled(program: bytes, folder: Path, *options: str) -> Path:
     """The executable of a program."""
     path = folder / "server"
-    command = ["cc", "-O2", "-w", "-o", str(path), "-x", "c", "-"]
+    command = ["cc", *options, "-O2", "-w", "-o", str(path), "-x", "c", "-"]
     subprocess.run(command, input=program, check=True)
     return path

@@ -84,6 +84,7 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
         "--modules /lib",
         "--record /absent/file",
         "--rules /absent/rules.toml",
+        "--guest-setup /absent/script",
     ],
 )
 def test_bad_options_are_usage_errors_that_name_them(

@@ -64,6 +64,19 @@ ServerFilesOption = Annotated[
     list[Path] | None,
     typer.Option(help="A file or folder that the other server needs; may be repeated."),
 ]
+ServerRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER|TAR",
+        help="Root folder of the other server: an unpacked root, or the tar of an OCI image.",
+    ),
+]
+ServerEnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE", help="A variable of the other server's environment; may be repeated."
+    ),
+]
 
 FirstOption = Annotated[
     str, typer.Option(metavar="SIZE:WAYS,...", help="First-level caches of data and instructions.")
@@ -187,6 +200,14 @@ def emulate(
             help="TOML file of rules that override the built-in ones, as for `profile`.",
         ),
     ] = None,
+    guest_setup: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SCRIPT",
+            help="Shell script that the guest runs before its server starts. `$inside COMMAND` "
+            "runs a command on the clients' side.",
+        ),
+    ] = None,
     save: Annotated[
         Path | None,
         typer.Option(
@@ -208,6 +229,8 @@ def emulate(
     kernel: KernelOption = None,
     modules: ModulesOption = None,
     server_files: ServerFilesOption = None,
+    server_root: ServerRootOption = None,
+    server_env: ServerEnvOption = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -233,6 +256,7 @@ def emulate(
         seed=seed,
         by=(CountedBy.FUNCTION if save is not None and by is CountedBy.LAYER else by).value,
         rules=rules,
+        setup=guest_setup,
         cycles=cycles,
     )
     if save is not None:
@@ -244,7 +268,9 @@ def emulate(
     with progress.of_share(quiet) as report:
         run = api.emulate(
             settings,
-            guest(kernel, modules, settings.scenario.command, server_files),
+            guest(
+                kernel, modules, settings.scenario.command, server_files, server_root, server_env
+            ),
             workers=workers or 0,
             record=record,
             on_stage=stage(quiet),
@@ -271,6 +297,8 @@ def prepare(
     modules: ModulesOption = None,
     server: ServerOption = "nginx",
     server_files: ServerFilesOption = None,
+    server_root: ServerRootOption = None,
+    server_env: ServerEnvOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Boot a guest and store it, so that emulations start at once.
@@ -289,7 +317,8 @@ def prepare(
 
         install_packages(lambda text: progress.note(text, quiet))
     command = Scenario(server).command
-    session = open_session(guest(kernel, modules, command, server_files, newest=True), quiet)
+    inputs = guest(kernel, modules, command, server_files, server_root, server_env, newest=True)
+    session = open_session(inputs, quiet)
     output.write_line(f"Linux {session.machine.kernel} is ready in {session.machine.folder}")
 
 
@@ -306,13 +335,18 @@ def shell(
     modules: ModulesOption = None,
     server: ServerOption = "nginx",
     server_files: ServerFilesOption = None,
+    server_root: ServerRootOption = None,
+    server_env: ServerEnvOption = None,
 ) -> None:
     """Open a shell in the guest. `exit` ends the guest and discards all changes."""
     from perpacket_lab.emulate.machine import Machine
     from perpacket_lab.emulate.settings import Scenario
     from perpacket_lab.emulate.work import UNPACK
 
-    session = open_session(guest(kernel, modules, Scenario(server).command, server_files), False)
+    session = open_session(
+        guest(kernel, modules, Scenario(server).command, server_files, server_root, server_env),
+        False,
+    )
     arguments = {"turn": "20000"}
     with Machine(
         session.emulator,
@@ -368,13 +402,17 @@ def guest(
     modules: Path | None,
     command: list[str],
     server_files: list[Path] | None,
+    server_root: Path | None,
+    server_env: list[str] | None,
     *,
     newest: bool = False,
 ) -> Guest:
     """The guest that the options describe."""
     from perpacket_lab.emulate.session import Guest
 
-    return Guest(kernel, modules, command, server_files or (), newest)
+    return Guest(
+        kernel, modules, command, server_files or (), newest, server_root, server_env or ()
+    )
 
 
 def open_session(guest: Guest, quiet: bool) -> Session:

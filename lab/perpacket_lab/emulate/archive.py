@@ -12,6 +12,8 @@ from pathlib import PurePosixPath
 
 ALIGNMENT = 4
 TRAILER = "TRAILER!!!"
+MOST_LINKS = 40
+"""Links that Linux follows in a path (MAXSYMLINKS in include/linux/namei.h)."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,53 @@ class Archive:
     def has(self, path: str) -> bool:
         """Whether the archive has the path."""
         return path.lstrip("/") in self._entries
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of all files."""
+        return sum(len(content) for _, content in self._entries.values())
+
+    def content(self, path: str) -> bytes:
+        """The content of a file, or the target of a link."""
+        return self._entries[path.lstrip("/")][1]
+
+    def copy(self, path: str, to: str) -> None:
+        """Add a second name of a file; raises `KeyError` if there is no such file."""
+        self._enter(to, *self._entries[path.lstrip("/")])
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with its content, if it is there."""
+        self._entries.pop(path, None)
+        self.remove_below(path)
+
+    def remove_below(self, folder: str) -> None:
+        """Remove the content of a folder."""
+        for path in [path for path in self._entries if path.startswith(f"{folder}/")]:
+            del self._entries[path]
+
+    def resolve(self, root: str, path: str) -> str:
+        """The file to which a path leads if `root` is the root folder; empty if it leads to none.
+
+        Links are followed.
+        """
+        rest = [part for part in path.split("/") if part not in ("", ".")][::-1]
+        place = PurePosixPath(root)
+        links = 0
+        while rest:
+            part = rest.pop()
+            place = (
+                (place.parent if str(place) != root else place) if part == ".." else place / part
+            )
+            mode, content = self._entries.get(str(place), (0, b""))
+            if not mode:
+                return ""
+            if stat.S_ISLNK(mode):
+                if (links := links + 1) > MOST_LINKS:
+                    return ""
+                target = content.decode()
+                rest += [part for part in target.split("/") if part not in ("", ".")][::-1]
+                place = PurePosixPath(root) if target.startswith("/") else place.parent
+        return str(place)
 
     def _enter(self, path: str, mode: int, content: bytes) -> None:
         name = path.lstrip("/")

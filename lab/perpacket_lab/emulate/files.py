@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
+import struct
 import subprocess
 from collections.abc import Sequence
 from importlib import resources
@@ -12,11 +14,16 @@ from pathlib import Path
 from perpacket import executables
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure import agent
+from perpacket_lab.emulate import server_root
 from perpacket_lab.emulate.archive import Archive
 from perpacket_lab.emulate.kernel import Kernel
 
 PASSWORDS = b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
 GROUPS = b"root:x:0:\nnogroup:x:65534:\n"
+
+ELF_64 = b"\x7fELF\x02\x01"
+LOADER = 3
+"""The type of a program header that names the loader, PT_INTERP (include/uapi/linux/elf.h)."""
 
 
 def archive(kernel: Kernel) -> bytes:
@@ -43,11 +50,18 @@ def archive(kernel: Kernel) -> bytes:
     return files.pack()
 
 
-def server_archive(server: Sequence[str], extra: Sequence[Path]) -> bytes:
+def server_archive(
+    server: Sequence[str],
+    extra: Sequence[Path],
+    root: Path | None = None,
+    environment: Sequence[str] = (),
+) -> bytes:
     """The files of a server that perpacket does not configure; empty without one.
 
     The guest unpacks them after it is restored, so that all servers and all versions of a server
     run on the same stored guest. `server` is the server's command, and `extra` has its files.
+    `root` is the root folder of the server, or the tar of an image. `environment` has words
+    `NAME=VALUE`.
 
     Raises `MachineLacks` when a library is missing, and `ConfigurationError` when a file is.
     """
@@ -55,10 +69,65 @@ def server_archive(server: Sequence[str], extra: Sequence[Path]) -> bytes:
         return b""
     files = Archive()
     if server:
-        add_program(files, program_of(server), f"host/{Path(server[0]).name}")
-    for path in (*named_files(server), *extra):
+        add_server(files, server[0], root, environment)
+    for path in (*([] if root else named_files(server)), *extra):
         add_tree(files, path)
     return files.pack()
+
+
+def add_server(files: Archive, name: str, root: Path | None, environment: Sequence[str]) -> None:
+    """Add a server's program, or a script that starts it in its root and environment."""
+    place = f"host/{Path(name).name}"
+    if root is None:
+        program = f"host/program/{Path(name).name}" if environment else place
+        add_program(files, program_of(name), program)
+        if not environment:
+            return
+        lines = [f'exec /{program} "$@"']
+    else:
+        environment = [*server_root.add_root(files, root), *environment]
+        inside = server_root.program_in(files, name, environment)
+        check_interpreter(files, inside)
+        folder = f"/{server_root.FOLDER}"
+        lines = [
+            f"cd {folder} && mkdir -p proc sys dev tmp www && chmod 1777 tmp",
+            "mount -t proc proc proc; mount -t sysfs sys sys; mount -t devtmpfs dev dev",
+            "mount --bind /www www",
+            f'exec /bin/chroot {folder} {shlex.quote(inside)} "$@"',
+        ]
+    for word in environment:
+        variable, _, value = word.partition("=")
+        lines.insert(-1, f"export {variable}={shlex.quote(value)}")
+    files.add(place, "\n".join(["#!/bin/sh", *lines, ""]).encode(), executable=True)
+
+
+def check_interpreter(files: Archive, program: str) -> None:
+    """Raise `ConfigurationError` if a root lacks the loader or the interpreter of a program."""
+    content = files.content(files.resolve(server_root.FOLDER, program))
+    interpreter = interpreter_of(content)
+    if interpreter and not files.resolve(server_root.FOLDER, interpreter):
+        raise ConfigurationError(
+            f"--server {program}: it needs {interpreter}, which the root of --server-root lacks",
+            parameter="--server-root",
+        )
+
+
+def interpreter_of(program: bytes) -> str:
+    """The program that loads or interprets a program; empty for none."""
+    if program.startswith(b"#!"):
+        return (program[2:].split(b"\n")[0].split() or [b""])[0].decode(errors="replace")
+    if not program.startswith(ELF_64):
+        return ""
+    try:
+        (headers,) = struct.unpack_from("<Q", program, 32)
+        size, number = struct.unpack_from("<HH", program, 54)
+        for at in range(headers, headers + size * number, size or 1):
+            kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", program, at)
+            if kind == LOADER:
+                return program[offset : offset + length].rstrip(b"\0").decode(errors="replace")
+    except struct.error:  # the guest's kernel reports a damaged program
+        pass
+    return ""
 
 
 def busybox() -> Path:
@@ -82,12 +151,12 @@ def needed(name: str, package: str) -> Path:
     return Path(path)
 
 
-def program_of(server: Sequence[str]) -> Path:
+def program_of(name: str) -> Path:
     """The program of a server's command; raises `ConfigurationError`."""
-    path = executables.find(server[0])
+    path = executables.find(name)
     if path is None:
         raise ConfigurationError(
-            f"--server {server[0]}: there is no such program on this machine",
+            f"--server {name}: there is no such program on this machine",
             parameter="--server",
             hint="expected nginx, web, bulk, or the command of a server that is installed here",
         )
@@ -101,25 +170,55 @@ def named_files(server: Sequence[str]) -> list[Path]:
 
 
 def add_program(files: Archive, program: Path, path: str) -> None:
-    """Add a program at `path`, and its libraries at the same paths as on this machine."""
-    files.add(path, program.read_bytes(), executable=True)
+    """Add a program at `path`, and its libraries at the same paths as on this machine.
+
+    A script comes with its interpreter, also with that which it names for `/usr/bin/env`.
+    """
+    content = program.read_bytes()
+    files.add(path, content, executable=True)
+    if content.startswith(b"#!"):
+        for word in content[2:].split(b"\n")[0].decode(errors="replace").split()[:2]:
+            needed_program = executables.find(word)
+            if needed_program is None and word.startswith("/"):
+                raise MachineLacks(f"{program} needs {word}, which this machine does not have")
+            is_shell = Path(word).name == "sh"  # the guest has one
+            if needed_program and not is_shell and not files.has(needed_program):
+                add_program(files, Path(needed_program), needed_program)
+        return
+    present, missing = libraries(program)
+    if missing:
+        raise MachineLacks(f"{program} needs {missing[0]}, which this machine does not have")
+    add_libraries(files, present)
+
+
+def libraries(program: Path) -> tuple[list[str], list[str]]:
+    """The paths of the libraries that a program loads, and the names of those not found."""
     ldd = shutil.which("ldd") or "ldd"
     done = subprocess.run([ldd, str(program)], capture_output=True, text=True, check=False)
-    if "not found" in done.stdout:
-        missing = done.stdout.split("not found")[0].split()[-2]
-        raise MachineLacks(f"{program} needs {missing}, which this machine does not have")
-    for library in re.findall(r"(/\S+) \(0x", done.stdout):
+    missing = re.findall(r"(\S+) => not found", done.stdout)
+    return re.findall(r"(/\S+) \(0x", done.stdout), missing
+
+
+def add_libraries(files: Archive, paths: Sequence[str]) -> None:
+    """Add libraries at the same paths as on this machine."""
+    for library in paths:
         if not files.has(library):
             files.add(library, Path(library).read_bytes(), executable=True)
 
 
 def add_tree(files: Archive, path: Path) -> None:
-    """Add a file, or a folder with its content; raises `ConfigurationError` if it is missing."""
+    """Add a file, or a folder with its content; raises `ConfigurationError` if it is missing.
+
+    Modules of interpreters, which are shared libraries, come with the libraries that they load.
+    """
     try:
-        for one in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if one.is_file():
-                is_program = bool(one.stat().st_mode & 0o111)
-                files.add(str(one.absolute()), one.read_bytes(), executable=is_program)
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                is_program = bool(file.stat().st_mode & 0o111)
+                content = file.read_bytes()
+                files.add(str(file.absolute()), content, executable=is_program)
+                if content.startswith(ELF_64) and ".so" in file.name:
+                    add_libraries(files, libraries(file)[0])
     except OSError as error:
         raise ConfigurationError(
             f"{path}: {(error.strerror or str(error)).lower()}", parameter="--server-files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +26,25 @@ class Guest:
     server_files: Sequence[Path] = field(default=())
     newest: bool = False
     """Whether to look for a newer package of the kernel."""
+    server_root: Path | None = None
+    """The root folder of the server, or the tar of an image."""
+    server_env: Sequence[str] = ()
+    """The environment of the server, as words `NAME=VALUE`."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for options that contradict each other."""
         if self.modules and not self.kernel:
             raise ConfigurationError("--modules needs --kernel", parameter="--modules")
+        for word in self.server_env:
+            if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL | re.ASCII):
+                raise ConfigurationError(
+                    f"--server-env {word}: expected NAME=VALUE", parameter="--server-env"
+                )
+        given = {"--server-root": self.server_root, "--server-env": self.server_env}
+        for option in [option for option, value in given.items() if value and not self.server]:
+            raise ConfigurationError(
+                f"{option} needs --server with the command of another server", parameter=option
+            )
         for path in self.server_files:
             if not path.exists():
                 raise ConfigurationError(
@@ -93,7 +108,9 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
         else kernel.from_package(newest=guest.newest)
     )
     content = files.archive(source)
-    own = files.server_archive(guest.server, guest.server_files)
+    own = files.server_archive(
+        guest.server, guest.server_files, guest.server_root, guest.server_env
+    )
     self_test.check(emulator, plugin)
     machine = prepared.prepare(emulator, plugin, source, content, on_stage)
     return Session(emulator, plugin, machine, own)

@@ -179,6 +179,8 @@ class Settings:
     by: Literal["layer", "function", "structure"] = "layer"
     rules: Path | None = None
     """A file of rules that have priority over the built-in ones."""
+    setup: Path | None = None
+    """A script that the guest runs before its server starts."""
     cycles: str = MACHINES[0]
     """The machine of the simulator whose latencies the modelled cycles have."""
 
@@ -203,6 +205,10 @@ class Settings:
             )
         if self.rules and not self.rules.is_file():
             raise ConfigurationError(f"--rules {self.rules}: no such file", parameter="--rules")
+        if self.setup and not self.setup.is_file():
+            raise ConfigurationError(
+                f"--guest-setup {self.setup}: no such file", parameter="--guest-setup"
+            )
         if self.cycles not in MACHINES:
             raise ConfigurationError(
                 f"--cycles {self.cycles}: expected {' or '.join(MACHINES)}", parameter="--cycles"
@@ -232,6 +238,7 @@ class Settings:
             "turn_instructions": self.turn_instructions,
             "seed": self.seed,
             **({"rules": str(self.rules)} if self.rules else {}),
+            **({"guest_setup": str(self.setup)} if self.setup else {}),
         }
 
 

@@ -7,7 +7,9 @@ so that the server's processor has no work from the delay.
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 
 from perpacket_lab.emulate.settings import Scenario, Settings
 
@@ -38,6 +40,9 @@ OUTPUT_LINES = 5
 UNPACK = b"perpacket-agent guest files | (cd / && cpio -idu) 2>/dev/null\n"
 """Unpacks the files of another server."""
 
+SETUP = "/tmp/setup"
+"""The script of the user, and the beginning of the name of its output."""
+
 OFFLOADS = ("tso", "gso", "gro")
 
 
@@ -49,6 +54,7 @@ def script(settings: Settings, variant: int) -> bytes:
         'inside="nsenter -n -t $(cat /run/client)"',
         UNPACK.decode(),
         *network(scenario),
+        *setup(settings.setup),
         *layout(settings.seed, variant),
         *server(scenario),
         *clients(scenario, settings.seed + variant),
@@ -57,7 +63,24 @@ def script(settings: Settings, variant: int) -> bytes:
         "kill -0 $clients || exit 1",
         f"taskset 2 perpacket-agent guest count eth0 {window(settings, variant)}",
     ]
-    return ("\n".join(lines) + "\n").encode()
+    return os.fsencode("\n".join(lines) + "\n")
+
+
+def setup(script: Path | None) -> list[str]:
+    """The user's own script. Afterwards the plugin learns the functions of the modules it loads."""
+    if script is None:
+        return []
+    text = os.fsdecode(script.read_bytes())
+    ended = "the set-up ended with status $status; its last message"
+    return [
+        f"printf %s {shlex.quote(text)} >{SETUP}",
+        f'inside="$inside" sh -e {SETUP} >{SETUP}-output 2>&1 || {{',
+        "    status=$?",
+        f'    echo "error: {ended}: $(tail -n 1 {SETUP}-output)" >&2',
+        "    exit 1",
+        "}",
+        "perpacket-agent guest store symbols /proc/kallsyms || exit 1",
+    ]
 
 
 def window(settings: Settings, variant: int) -> str:
