@@ -27,7 +27,10 @@ def files(hot: int) -> Iterator[tuple[str, str]]:
     yield "proc/stat", "\n".join([f"cpu 0 0 0 {sum(idle)} 0 0 {sum(busy)} 0 0 0", *rows])
     yield "proc/uptime", f"{UPTIME_S}.00 5.00"
     packets = [1_000_000 if cpu < hot else 10 for cpu in range(CPUS)]
-    softnet = [f"{count:08x} 0 0 0 0 0 0 0 0 0 0 0 {cpu:08x}" for cpu, count in enumerate(packets)]
+    softnet = [
+        f"{count:08x} 00000000 {count // 500:08x} {'00000000 ' * 9}{cpu:08x}"
+        for cpu, count in enumerate(packets)
+    ]
     yield "proc/net/softnet_stat", "\n".join(softnet)
     yield "sys/devices/system/cpu/online", f"0-{CPUS - 1}"
     for cpu in range(CPUS):

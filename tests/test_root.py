@@ -41,6 +41,24 @@ def test_doctor_reads_processors_nodes_and_queues(pinned: Path) -> None:
     assert finding.startswith("CPUs 0-1 receive 100 % of packets and are on average 95 % busy;")
 
 
+def test_advice_reads_processors_nodes_and_queues(tmp_path: Path) -> None:
+    a_large_machine.make(tmp_path, hot=1)
+    named, as_files = (
+        perpacket("advise", *words, "--format", "json")
+        for words in (["--root", tmp_path], [tmp_path])
+    )
+    assert named.returncode == 0, named.stderr
+    assert named.stdout == as_files.stdout
+    report = json.loads(named.stdout)
+    assert "time squeezes: cpu0 ended 2,000 polls" in report["limit"]["text"]
+    assert report["limits"][0].startswith("eth0 is at node 1, 128 of 128 interrupts not: ")
+    advised = {row["change"]: row for row in report["advice"]}
+    affinity = advised["irq-affinity"]
+    assert affinity["value"] == "spread"
+    assert "100 % of the interrupts of the 128 queues of eth0" in affinity["evidence"]
+    assert "one of 256 processors" in advised["rps"]["evidence"]
+
+
 def test_the_table_of_a_large_machine_is_short(pinned: Path) -> None:
     done = perpacket("doctor", "--root", pinned)
     assert done.returncode == 0, done.stderr
@@ -61,7 +79,15 @@ def test_interrupts_that_are_spread_over_the_cards_node_are_near(tmp_path: Path)
 
 
 def test_a_folder_that_is_no_copy_is_refused(tmp_path: Path) -> None:
-    done = perpacket("doctor", "--root", tmp_path)
-    assert done.returncode == 2
-    assert f"--root {tmp_path}" in done.stderr
-    assert "copy /proc and /sys" in done.stderr
+    for verb in ("doctor", "advise"):
+        lists = tmp_path / "sys/devices/system/cpu/online"
+        lists.parent.mkdir(parents=True, exist_ok=True)
+        lists.write_text("zero\n")
+        done = perpacket(verb, "--root", tmp_path)
+        assert done.returncode == 2
+        assert "/sys/devices/system/cpu/online: expected numbers" in done.stderr
+        lists.unlink()
+        done = perpacket(verb, "--root", tmp_path)
+        assert done.returncode == 2
+        assert f"--root {tmp_path}" in done.stderr
+        assert "copy /proc and /sys" in done.stderr

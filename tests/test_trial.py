@@ -320,16 +320,8 @@ def served(tmp_path: Path, prefix: Sequence[str] = ()) -> Iterator[tuple[int, st
     """`serve web` on loopback: its process and the URL of a file. `prefix` runs its command."""
     (tmp_path / "file").write_bytes(os.urandom(10_240))
     tmp_path.chmod(0o755)
-    command = [
-        *prefix,
-        str(agent.find()),
-        "serve",
-        "web",
-        "--root",
-        str(tmp_path),
-        "--listen",
-        "127.0.0.1:0",
-    ]
+    command = [*prefix, str(agent.find()), "serve", "web", "--root", str(tmp_path)]
+    command += ["--listen", "127.0.0.1:0"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
         assert server.stderr is not None

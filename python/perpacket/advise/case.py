@@ -28,6 +28,9 @@ from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation, busy_interfaces
 from perpacket.advise.profile import Profile
 from perpacket.errors import ConfigurationError
+from perpacket.machine.files import Copies, Files
+from perpacket.machine.nodes import INTERFACES, near_interrupts
+from perpacket.machine.processors import online
 from perpacket.measure import agent, live
 from perpacket.measure.hosts.record import temporary_folder
 
@@ -58,6 +61,8 @@ SOURCES = {
 }
 """The command whose output shows a kind of setting."""
 
+IRQS = "/sys/kernel/irq"
+
 UNNAMED = "INTERFACE"
 """The name of an interface that no file names."""
 
@@ -77,8 +82,7 @@ class Texts:
     parameters: list[tool_texts.Parameters] = field(default_factory=list)
     links: dict[str, Link] = field(default_factory=dict)
     sysctls: dict[str, str] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    """The files of /proc and /sys by their paths."""
+    files: Copies = field(default_factory=Copies)
     shares: dict[str, kernel_texts.Shares] = field(default_factory=dict)
     cpus: int = 0
     rules: int = 0
@@ -88,10 +92,8 @@ class Texts:
 
     def add(self, path: str, text: str) -> bool:
         """Add the facts of a text; whether it was recognized."""
-        rooted = re.search(r"(?:^|/)((?:sys|proc)/.+)$", path)
-        if rooted:
-            self.files["/" + rooted[1]] = text.strip()
-        return any([self._counters(text), self._settings(path, text), rooted is not None])
+        is_copy = self.files.add(path, text)
+        return any([self._counters(text), self._settings(path, text), is_copy])
 
     def _counters(self, text: str) -> bool:
         backlogs, rows = kernel_texts.backlogs(text), kernel_texts.interrupts(text)
@@ -136,11 +138,7 @@ class Texts:
             self.features,
             self.queues,
             {one.interface: one for one in self.parameters},
-            {
-                m[1]: path
-                for path in self.files
-                if (m := re.match(r"/sys/class/net/([^/]+)/", path))
-            },
+            dict.fromkeys(self.files.names(INTERFACES)),
         )
         found = list(dict.fromkeys(name for source in sources for name in source))
         named = filter(None, (QUEUE.match(name) for name in self.interrupts))
@@ -177,9 +175,13 @@ class Case:
                 allowed=f"they name {', '.join(found) or 'none'}",
             )
         carried = self._carried()
-        document = {**self.profile.document, "interfaces": carried} if carried else (
-            self.profile.document
-        )  # fmt: skip
+        document = dict(self.profile.document)
+        if carried:
+            document["interfaces"] = carried
+        if not (near := near_interrupts(self.now.files)).available:
+            notes = self.profile.document.get("limits")
+            of_profile = notes if isinstance(notes, list) else []
+            document["limits"] = [*of_profile, f"{near.detail}: {near.cost_of_lack}"]
         measured = replace(self.profile, document=document)
         busy = busy_interfaces(measured, found) if carried else ()
         names = (interface,) if interface else busy or tuple(name for name in found if name != "lo")
@@ -190,7 +192,7 @@ class Case:
             self._setting,
             growth=self._growth(),
             interfaces=names,
-            cpus=self.now.cpus,
+            cpus=max(self.now.cpus, len(online(self.now.files))),
             is_case=True,
         )
 
@@ -209,8 +211,13 @@ class Case:
             queues = [one.present for one in self.now.parameters
                       if (one.kind, one.interface) == ("ethtool-channels", name)]  # fmt: skip
             discipline = self.now.queues.get(name)
+            folder = f"{INTERFACES}/{name}"
+            mtu = self.now.files.text(f"{folder}/mtu")
+            kind = "loopback" if name == "lo" else "hardware"
+            ways = self.now.files.names(f"{folder}/queues")
+            sending = sum(way.startswith("tx-") for way in ways) or 1
             known = found.get(name) or Link(
-                name, 1500, "loopback" if name == "lo" else "hardware", 1, ""
+                name, int(mtu) if mtu.isdigit() else 1500, kind, sending, ""
             )
             found[name] = replace(
                 known,
@@ -262,7 +269,7 @@ class Case:
             value = self.now.features.get(interface, {}).get(table["feature"])
         elif kind == "sysctl":
             path = "/proc/sys/" + table["name"].replace(".", "/")
-            value = self.now.sysctls.get(table["name"], self.now.files.get(path))
+            value = self.now.sysctls.get(table["name"]) or self.now.files.text(path) or None
         elif kind in ("ethtool-channels", "ethtool-coalesce", "ethtool-rings"):
             value = self._parameter(kind, interface, table["parameter"])
         elif kind in ("file", "file-mask"):
@@ -270,7 +277,7 @@ class Case:
             values = [
                 text
                 for pattern in patterns.split()
-                for path, text in self.now.files.items()
+                for path, text in self.now.files.texts.items()
                 if fnmatch.fnmatch(path, pattern)
             ]
             prefix = "mask:" if kind == "file-mask" else ""
@@ -296,18 +303,28 @@ class Case:
 
 
 def _counters(texts: Texts) -> Counters:
-    uptime = texts.files.get("/proc/uptime", "0").split()
+    uptime = texts.files.text("/proc/uptime").split()
     return Counters(
         float(uptime[0]) if uptime else 0.0,
-        processors(texts.files.get("/proc/stat", "")),
+        processors(texts.files.text("/proc/stat")),
         {},
         texts.protocols,
         texts.queues,
         backlogs=texts.backlogs,
-        interrupts=texts.interrupts,
+        interrupts=texts.interrupts or _of_sysfs(texts.files),
         drivers=texts.drivers,
         senders=texts.senders,
     )
+
+
+def _of_sysfs(files: Files) -> dict[str, list[int]]:
+    """The interrupts of each name, by processor; Documentation/ABI/testing/sysfs-kernel-irq."""
+    found: dict[str, list[int]] = {}
+    for number in files.names(IRQS):
+        name, counts = (files.text(f"{IRQS}/{number}/{of}") for of in ("actions", "per_cpu_count"))
+        if name and re.fullmatch(r"\d+(,\d+)*", counts):
+            found[name] = [int(count) for count in counts.split(",")]
+    return found
 
 
 def read(paths: Sequence[Path]) -> Case:

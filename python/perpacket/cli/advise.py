@@ -37,10 +37,11 @@ def advise(
             metavar="[FILE]...",
             help="Files and folders of another machine, recognized by their contents: a profile, "
             "perf.data, stacks as text; softnet_stat, interrupts, snmp, netstat; the output of "
-            "ethtool -S -k -l -c -g, ss -ti, nstat, mpstat, tc -s qdisc, ip -d link, sysctl -a. "
-            "Then nothing of this machine is read.",
+            "ethtool -S -k -l -c -g, ss -ti, nstat, mpstat, tc -s qdisc, ip -d link, sysctl -a; a "
+            "copy of /proc and /sys (--root). Then nothing of this machine is read.",
         ),
     ] = None,
+    root: options.RootOption = None,
     pid: Annotated[
         int | None,
         typer.Option(
@@ -86,8 +87,9 @@ def advise(
 
     Changes nothing. A profile needs the same rights as perf. Notes list what cannot be read.
     """
-    from perpacket import api
+    from perpacket import api, machine
     from perpacket.advise import observation
+    from perpacket.machine.files import Files
     from perpacket.show import advice_tables as shown
 
     if folded is not None and profile is None:
@@ -97,6 +99,9 @@ def advise(
             value=str(folded),
             hint="add --profile FILE, the profile that these call chains belong to",
         )
+    if root is not None and root.resolve() != Path("/"):  # / is this machine
+        machine.check_copy(Files(root))
+        files = [*(files or ()), root]
     if files and (pid is not None or profile is not None or requests):
         raise ConfigurationError(
             "files of another machine exclude --pid, --profile and --requests, which name things "

@@ -1,7 +1,7 @@
 """The capabilities of this machine, found by attempts and never by the kernel's version.
 
     capability.py   one capability, and the attempt that finds it
-    files.py        reads /proc and /sys, of this machine or of a folder that imitates one
+    files.py        reads /proc and /sys, of this machine or of copied files
     kernel.py       the agent's probes: perf, symbols, namespaces, TUN, io_uring, netem
     disciplines.py  netem and tbf, tried in a namespace
     network.py      segmentation offload, TLS in the kernel
@@ -28,7 +28,6 @@ from perpacket.machine import bpf, kernel, leftovers, memory, network, nodes, pr
 from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
 from perpacket.machine.kernel import of_the_kernel
-from perpacket.measure.cpu_lists import numbers
 
 __all__ = ["Capability", "check", "examine", "examine_copy", "of_the_kernel"]
 
@@ -51,15 +50,20 @@ def examine(files: Files | None = None) -> list[Capability]:
 
 def examine_copy(files: Files) -> list[Capability]:
     """The capabilities that a copy of another machine's /proc and /sys shows."""
-    online = numbers(files.text(f"{processors.CPUS}/online"))
-    if not online:
+    check_copy(files)
+    online = processors.online(files)
+    return [*processors.capabilities(files, online), *nodes.capabilities(files)]
+
+
+def check_copy(files: Files) -> None:
+    """Raise `ConfigurationError` unless a folder is a copy of /proc and /sys."""
+    if not processors.online(files):
         raise ConfigurationError(
             f"--root {files.root}: {processors.CPUS.lstrip('/')}/online is missing",
             parameter="--root",
             value=str(files.root),
             hint="copy /proc and /sys of a machine into the folder, or name / for this machine",
         )
-    return [*processors.capabilities(files, online), *nodes.capabilities(files)]
 
 
 LAB = Check(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
-from perpacket.measure.cpu_lists import numbers, ranges
+from perpacket.measure.cpu_lists import ranges
 
 NODES = "/sys/devices/system/node"
 
@@ -37,8 +37,8 @@ def capabilities(files: Files) -> list[Capability]:
 
 def of_cpus(files: Files) -> dict[int, list[int]]:
     """The processors of each node; empty if the kernel lists no nodes."""
-    nodes = numbers(files.text(f"{NODES}/online"))
-    return {node: numbers(files.text(f"{NODES}/node{node}/cpulist")) for node in nodes}
+    nodes = files.cpus(f"{NODES}/online")
+    return {node: files.cpus(f"{NODES}/node{node}/cpulist") for node in nodes}
 
 
 def one_node(files: Files) -> Capability:
@@ -76,8 +76,8 @@ def _served_by(files: Files, interface: str) -> Iterator[list[int]]:
     for folder in DEVICES:
         for number in files.names(f"{INTERFACES}/{interface}/{folder}/msi_irqs"):
             lists = (
-                files.text(f"/proc/irq/{number}/{name}_list")
+                files.cpus(f"/proc/irq/{number}/{name}_list")
                 for name in ("effective_affinity", "smp_affinity")
             )
-            if found := next(filter(None, lists), ""):
-                yield numbers(found)
+            if served := next(filter(None, lists), None):
+                yield served

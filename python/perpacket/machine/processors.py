@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from perpacket.machine.capability import Capability, Check, Group
 from perpacket.machine.files import Files
-from perpacket.measure.cpu_lists import numbers, ranges
+from perpacket.measure.cpu_lists import ranges
 
 CPUS = "/sys/devices/system/cpu"
 
@@ -81,16 +81,21 @@ CLOCK = Check(
 def capabilities(files: Files, usable: Sequence[int] | None = None) -> list[Capability]:
     """The capabilities of processors; `usable` are those that this process may use."""
     ours = sorted(os.sched_getaffinity(0) if usable is None else usable)
-    online = numbers(files.text(f"{CPUS}/online")) or ours
+    all_online = online(files) or ours
     return [
         TWO.result(len(ours) > 1, f"{len(ours)} usable: {ranges(ours)}"),
-        ALL.result(set(online) <= set(ours), f"{ranges(ours)} of {ranges(online)} usable"),
+        ALL.result(set(all_online) <= set(ours), f"{ranges(ours)} of {ranges(all_online)} usable"),
         cores(files, ours),
         caches(files, ours),
         quota(files),
         steal(files),
         clock(files),
     ]
+
+
+def online(files: Files) -> list[int]:
+    """The processors that are online; none if the files do not list them."""
+    return files.cpus(f"{CPUS}/online")
 
 
 def cores(files: Files, ours: Sequence[int]) -> Capability:
@@ -132,7 +137,7 @@ def _listed(groups: set[tuple[int, ...]], separator: str) -> str:
 
 def shared(files: Files, ours: Sequence[int], path: str) -> tuple[int, ...]:
     """The usable processors among those listed in a file."""
-    return tuple(cpu for cpu in numbers(files.text(path)) if cpu in ours)
+    return tuple(cpu for cpu in files.cpus(path) if cpu in ours)
 
 
 def quota(files: Files) -> Capability:
