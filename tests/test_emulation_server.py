@@ -164,7 +164,7 @@ def test_a_server_of_an_image_has_the_environment_of_the_image_and_of_the_option
     document: Any = replace(session, files=own).emulate(
         replace(SMALL, scenario=Scenario("server {port}", 1))
     )
-    assert document["requests"]["statuses"].keys() == {"200"}
+    assert document["responses"]["statuses"].keys() == {"200"}
 
 
 def test_pythons_web_server_runs_with_its_modules(session: Session) -> None:
@@ -175,5 +175,5 @@ def test_pythons_web_server_runs_with_its_modules(session: Session) -> None:
     own = files.server_archive(words, modules, None, [f"PYTHONHOME={sys.base_prefix}"])
     settings = replace(SMALL, scenario=Scenario(" ".join(words), 1), frames=50)
     document: Any = replace(session, files=own).emulate(settings)
-    assert document["requests"]["statuses"].keys() == {"200"}
+    assert document["responses"]["statuses"].keys() == {"200"}
     assert document["layers"]["user"]["instructions_per_packet"] > 1000

@@ -166,7 +166,7 @@ def headline(document: Mapping[str, Any]) -> str:
     first_levels = " and ".join(document["caches"]["l1"])
     counted = (
         f"{packets['sent']:,} packets sent and {packets['received']:,} received"
-        f"{requests_text(document['requests'])} in {variants} "
+        f"{requests_text(document['responses'])} in {variants} "
         f"variant{'' if variants == 1 else 's'}; first level {first_levels}; "
         f"turns of {document['turn_instructions']:,} instructions"
     )
