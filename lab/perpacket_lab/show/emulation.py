@@ -182,7 +182,7 @@ def headline(document: Mapping[str, Any]) -> str:
 
 def requests_text(requests: Mapping[str, Any]) -> str:
     """The requests and the statuses of their responses; empty for a server without HTTP."""
-    if not requests["responses"]:
+    if not requests["count"]:
         return ""
     statuses = ", ".join(f"{number:,} {status}" for status, number in requests["statuses"].items())
-    return f", {requests['responses']:,} requests (statuses: {statuses})"
+    return f", {requests['count']:,} requests (statuses: {statuses})"
