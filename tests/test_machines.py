@@ -126,7 +126,7 @@ def test_a_machine_without_instructions_says_so(run: Run) -> None:
     report = document(run, "profile")
     assert report["total"]["cpu_s"] > 0
     missing = "this machine does not count instructions"
-    assert report["backend"] == "cpu-clock" or any(missing in one for one in report["limits"])
+    assert report["backend"] == "cpu-clock" or any(missing in limit for limit in report["limits"])
 
 
 @machine("arm-6.1", "cloud", "new", "numa", "old", "queues")
@@ -163,7 +163,8 @@ def test_an_old_kernel_runs_loads_and_names_what_it_lacks(run: Run) -> None:
     assert uring.status == 3
     assert "Linux 6.1 or newer" in uring.errors
     probe = document(run, "probe")
-    lacks = {one["name"]: one["detail"] for one in probe["capabilities"] if not one["available"]}
+    missing = [capability for capability in probe["capabilities"] if not capability["available"]]
+    lacks = {capability["name"]: capability["detail"] for capability in missing}
     assert "Linux 6.1 or newer" in lacks["io_uring"]
 
 

@@ -98,13 +98,13 @@ def settings(name: str, target: Target, output: str) -> dict[str, str]:
 
 def rustup(name: str, target: Target) -> tuple[list[str], dict[str, str]] | None:
     """The command and environment of a build by rustup's compiler, if it has the target."""
-    found = subprocess.run(
+    asked = subprocess.run(
         ["rustc", "--print", "target-libdir", "--target", name],
         capture_output=True,
         text=True,
         check=False,
     )
-    if found.returncode or not list(Path(found.stdout.strip()).glob("libstd-*.rlib")):
+    if asked.returncode or not list(Path(asked.stdout.strip()).glob("libstd-*.rlib")):
         return None
     if shutil.which(f"{target.gnu}-gcc") is None:
         raise MachineLacks(
