@@ -168,6 +168,15 @@ def test_an_old_kernel_runs_loads_and_names_what_it_lacks(run: Run) -> None:
     assert "Linux 6.1 or newer" in lacks["io_uring"]
 
 
+@machine("old")
+def test_an_old_kernel_serves_media_and_links_hosts(run: Run) -> None:
+    assert document(run, "load-media")["clients"] == 2
+    assert document(run, "link")["left_to_right"]["packets"] > 0
+    added = run.checks["add-cost"]
+    assert added.status == 3
+    assert "Linux 6.6" in added.errors
+
+
 @machine("big-endian")
 def test_a_recording_in_another_byte_order_is_refused_by_name(run: Run, tmp_path: Path) -> None:
     succeeded(run, "record")
