@@ -9,8 +9,10 @@ import pytest
 
 from perpacket.advise import catalogue
 from perpacket.advise.advice import Advice, NotApplicable, Report, advise, judge
+from perpacket.advise.counters import Counters
 from perpacket.advise.expression import NotReadable
-from perpacket.advise.growth import Growth
+from perpacket.advise.facts import Facts
+from perpacket.advise.growth import Growth, between
 from perpacket.advise.kernel_texts import Backlog, Senders
 from perpacket.advise.limit import What
 from perpacket.advise.links import Link, Queue
@@ -88,6 +90,22 @@ def test_queues_become_more_if_one_processor_is_full_of_softirqs() -> None:
     quiet = seen(settings=many, growth=calm)
     quiet.profile.document["idle"]["share_of_time"] = 0.8  # type: ignore[index]
     assert value_of("queues", quiet) == "1"
+
+
+def test_interrupts_and_the_frames_with_them_are_of_the_same_time() -> None:
+    """The counters are read before the agent starts and after it ends: for 12 s, not 5 s."""
+    first, last = (
+        Counters(
+            *(seconds, {}),
+            interrupts={"eth0-0": [50 * seconds]},
+            devices={"eth0": {"packets_received": 100 * seconds}},
+        )
+        for seconds in (3, 15)
+    )
+    observed = seen(growth=between(first, last))
+    del observed.profile.document["interfaces"]["eth0"]["interrupts"]  # type: ignore[index]
+    read = Facts(observed, CHANGES["gro"], "eth0")
+    assert (read["received_frames"], read["interrupts_per_frame"]) == (1000, 0.5)
 
 
 def test_receive_buffers_become_smaller_if_the_kernel_collapses_them() -> None:

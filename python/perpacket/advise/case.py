@@ -98,7 +98,7 @@ class Texts:
     def _counters(self, text: str) -> bool:
         backlogs, rows = kernel_texts.backlogs(text), kernel_texts.interrupts(text)
         counts = {**kernel_texts.protocols(text), **tool_texts.netstat(text)}
-        devices, queues = tool_texts.devices(text), tool_texts.disciplines(text)
+        devices, queues = kernel_texts.devices(text), tool_texts.disciplines(text)
         senders, shares = kernel_texts.senders(text), kernel_texts.processors(text)
         self.backlogs.update(backlogs)
         self.interrupts.update(rows)
@@ -174,7 +174,8 @@ class Case:
                 value=interface,
                 allowed=f"they name {', '.join(found) or 'none'}",
             )
-        carried = self._carried()
+        grown = self._growth()
+        carried = grown.devices
         document = dict(self.profile.document)
         if carried:
             document["interfaces"] = carried
@@ -190,7 +191,7 @@ class Case:
             NetworkScope(),
             found,
             self._setting,
-            growth=self._growth(),
+            growth=grown,
             interfaces=names,
             cpus=max(self.now.cpus, len(online(self.now.files))),
             is_case=True,
@@ -225,13 +226,6 @@ class Case:
                 tx_queues=max([known.tx_queues, *(int(q.get("combined", 1)) for q in queues)]),
             )
         return found
-
-    def _carried(self) -> dict[str, dict[str, int]]:
-        first = {} if self.before is None else self.before.devices
-        return {
-            name: {key: value - first.get(name, {}).get(key, 0) for key, value in row.items()}
-            for name, row in self.now.devices.items()
-        }
 
     def _growth(self) -> Growth:
         now = _counters(self.now)
@@ -313,6 +307,7 @@ def _counters(texts: Texts) -> Counters:
         backlogs=texts.backlogs,
         interrupts=texts.interrupts or _of_sysfs(texts.files),
         drivers=texts.drivers,
+        devices=texts.devices,
         senders=texts.senders,
     )
 

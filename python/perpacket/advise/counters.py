@@ -24,9 +24,6 @@ PROC = Path("/proc")
 IDLE, WAITING, SOFTIRQ, STOLEN = 3, 4, 6, 7
 """The columns of time in /proc/stat: idle, waiting for a disk, softirqs, steal; proc_stat(5)."""
 
-COLUMNS = {"bytes_received": 0, "packets_received": 1, "bytes_sent": 8, "packets_sent": 9}
-"""The columns of /proc/net/dev; net/core/net-procfs.c."""
-
 ESTABLISHED = "01"
 """TCP_ESTABLISHED of include/net/tcp_states.h, as /proc/net/tcp prints it."""
 
@@ -62,6 +59,8 @@ class Counters:
     """The interrupts of each name, by processor."""
     drivers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The driver's counters of each interface."""
+    devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The packets and bytes of each interface of the namespace."""
     senders: Senders = NO_SENDERS
 
 
@@ -83,6 +82,7 @@ def read(pid: int | None, workers: Sequence[int], scope: NetworkScope) -> Counte
         kernel_texts.backlogs(files.text("/proc/net/softnet_stat")),
         kernel_texts.interrupts(files.text("/proc/interrupts")),
         scope.inside(links.drivers),
+        kernel_texts.devices(files.text(f"/proc/{pid or 'self'}/net/dev")),
         _senders(scope),
     )
 
@@ -112,16 +112,6 @@ def _senders(scope: NetworkScope) -> Senders:
         return kernel_texts.senders(iproute.run(scope, ["ss", "-tinH"], "connections"))
     except (PerpacketError, subprocess.TimeoutExpired):
         return Senders()
-
-
-def carried(pid: int | None) -> dict[str, dict[str, int]]:
-    """The packets and bytes of each interface in a process's network namespace."""
-    found: dict[str, dict[str, int]] = {}
-    text = (PROC / str(pid or "self") / "net" / "dev").read_text(errors="replace")
-    for name, counters in re.findall(r"^\s*(\S+):\s*(.*)$", text, re.MULTILINE):
-        numbers = counters.split()
-        found[name] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
-    return found
 
 
 def _threads(pids: Sequence[int]) -> Iterator[tuple[int, float]]:

@@ -168,16 +168,20 @@ def _response_bytes(facts: Facts) -> float:
 
 
 def _interrupts_per_frame(facts: Facts) -> float:
-    """From the interrupts that sysfs lists, else from those with the interface's name."""
+    """From the interrupts that sysfs lists, else from those with the interface's name.
+
+    The latter are counted over a longer time than the profile, and so are the frames with them.
+    """
+    name = facts.link.name
     try:
-        count = facts.seen.profile.number("interfaces", facts.link.name, "interrupts")
+        count, frames = facts.carried("interrupts"), facts.number("received_frames")
     except NotReadable:
         rows = _rows(facts)
         if not rows:
-            name = facts.link.name
             raise NotReadable(f"neither sysfs nor /proc/interrupts names {name}") from None
         count = sum(map(sum, rows.values()))
-    return _ratio(count, facts.number("received_frames"), "received frames")
+        frames = _growth(facts).devices.get(name, {}).get("packets_received", 0)
+    return _ratio(count, frames, "received frames")
 
 
 def _rows(facts: Facts) -> Mapping[str, list[int]]:
@@ -327,9 +331,10 @@ def _requests(facts: Facts) -> float:
         raise NotReadable("requests were not counted: `--requests URL`") from None
 
 
-def _connections_per_request(facts: Facts, counter: str) -> float:
-    """The growth of a counter of TCP for each request that the server answered."""
-    return _ratio(_growth(facts).count(counter), _requests(facts), "requests")
+def _connections_per_request(facts: Facts, way: str) -> float:
+    """Connections that began during the profile for each request that the server answered."""
+    requests = _requests(facts)
+    return _ratio(facts.seen.profile.number("connections", way), requests, "requests")
 
 
 def _busy_share(facts: Facts) -> float:
@@ -484,8 +489,8 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "drops": lambda facts: facts.seen.profile.number("drops"),
     "interrupts_per_frame": _interrupts_per_frame,
     "connections": lambda facts: observation.sockets(facts.seen.workers),
-    "connections_per_request": lambda facts: _connections_per_request(facts, "TcpPassiveOpens"),
-    "connected_per_request": lambda facts: _connections_per_request(facts, "TcpActiveOpens"),
+    "connections_per_request": lambda facts: _connections_per_request(facts, "accepted"),
+    "connected_per_request": lambda facts: _connections_per_request(facts, "opened"),
     "busy_share": _busy_share,
     "busy_percent": lambda facts: 100 * facts.number("busy_share"),
     "busiest_softirq_share": _busiest_softirq,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from perpacket.advise import counters, observation, profile
+from perpacket.advise import growth, observation, profile
 from perpacket.advise.advice import Report, advise
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.profile import Profile
@@ -43,7 +43,6 @@ class CountersAroundProfile:
         """Read the counters before the profile."""
         self.pid = pid
         self.before = observation.read_counters(pid)
-        self.carried = counters.carried(pid)
         self.started_s = time.monotonic()
 
     def report(self, stacks: Path) -> Found:
@@ -51,24 +50,17 @@ class CountersAroundProfile:
         return quietly(lambda: self._observe(stacks))
 
     def _observe(self, stacks: Path) -> observation.Observation:
-        after = counters.carried(self.pid)
-        interfaces = {
-            name: {
-                key: value - self.carried.get(name, {}).get(key, 0) for key, value in row.items()
-            }
-            for name, row in after.items()
-        }
+        after = observation.read_counters(self.pid)
+        grown = growth.between(self.before, after)
         lines = stacks.read_text(encoding="utf-8", errors="replace").splitlines()
         chains = tuple(profile.folded(lines))
         document = {
             "window_s": time.monotonic() - self.started_s,
             "samples": sum(chain.samples for chain in chains),
-            "interfaces": interfaces,
+            "interfaces": {} if grown is None else grown.devices,
         }
         measured = Profile(document, chains)
-        return observation.of_profile(
-            measured, self.pid, "", self.before, observation.read_counters(self.pid)
-        )
+        return observation.of_profile(measured, self.pid, "", self.before, after)
 
 
 def quietly(observe: Callable[[], observation.Observation]) -> Found:

@@ -30,6 +30,8 @@ class Growth:
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     drivers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The driver's counters of each interface, as in `ethtool -S`."""
+    devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The packets and bytes of each interface."""
     interrupts: Mapping[str, list[int]] = field(default_factory=dict)
     """The interrupts of each name in /proc/interrupts, by processor."""
     queues: Mapping[str, Queue] = field(default_factory=dict)
@@ -102,6 +104,12 @@ def between(before: Counters, after: Counters) -> Growth | None:
             if cpu in before.backlogs
         },
         {name: _less(now, before.drivers.get(name, {})) for name, now in after.drivers.items()},
+        {
+            name: {
+                key: value - before.devices.get(name, {}).get(key, 0) for key, value in now.items()
+            }
+            for name, now in after.devices.items()
+        },
         {
             name: [x - y for x, y in zip(now, before.interrupts[name], strict=True)]
             for name, now in after.interrupts.items()

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 FAMILIES = "TcpExt|IpExt|MPTcpExt|Icmp6|Udp6|UdpLite6|UdpLite|Ip6|Tcp|Udp|Icmp|IcmpMsg|Ip"
 """The prefixes of nstat's names: the first words of /proc/net/snmp and /proc/net/netstat."""
 
+COLUMNS = {"bytes_received": 0, "packets_received": 1, "bytes_sent": 8, "packets_sent": 9}
+"""The columns of /proc/net/dev; net/core/net-procfs.c."""
+
 MS = re.compile(r"\b(busy|rwnd_limited|sndbuf_limited):(\d+)ms")
 
 
@@ -95,6 +98,17 @@ def _tracking(lines: Sequence[str]) -> dict[str, int]:
             )
             return {"ConntrackDrop": sum(int(row.split()[at], 16) for row in rows)}
     return {}
+
+
+def devices(text: str) -> dict[str, dict[str, int]]:
+    """The packets and bytes of each interface in /proc/net/dev."""
+    found: dict[str, dict[str, int]] = {}
+    for name, counters in re.findall(
+        r"^\s*(\S+):\s*((?:\d+[ \t]+){15}\d+)[ \t]*$", text, re.MULTILINE
+    ):
+        numbers = counters.split()
+        found[name] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
+    return found
 
 
 def interrupts(text: str) -> dict[str, list[int]]:

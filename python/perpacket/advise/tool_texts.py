@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from perpacket.advise.counters import COLUMNS
 from perpacket.advise.links import Link, Queue
 
 GROUPS = {"Channel": "ethtool-channels", "Ring": "ethtool-rings", "Coalesce": "ethtool-coalesce"}
@@ -131,17 +130,6 @@ def links(text: str) -> Iterator[Link]:
             int(queues[1]) if queues else 1,
             discipline[1] if discipline else "",
         )
-
-
-def devices(text: str) -> dict[str, dict[str, int]]:
-    """The packets and bytes of each interface in /proc/net/dev."""
-    found: dict[str, dict[str, int]] = {}
-    for name, counters in re.findall(
-        r"^\s*(\S+):\s*((?:\d+[ \t]+){15}\d+)[ \t]*$", text, re.MULTILINE
-    ):
-        numbers = counters.split()
-        found[name] = {key: int(numbers[column]) for key, column in COLUMNS.items()}
-    return found
 
 
 def sysctls(text: str) -> dict[str, str]:

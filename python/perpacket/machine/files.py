@@ -19,9 +19,10 @@ class Files:
     def text(self, path: str) -> str:
         """The text of a file without surrounding white space; empty when it cannot be read."""
         try:
-            return (self.root / path.lstrip("/")).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
+            text = (self.root / path.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+        except OSError:
             return ""
+        return text.strip()
 
     def cpus(self, path: str) -> list[int]:
         """The processors that a file lists, such as `0,2-3`; none when it cannot be read.

@@ -260,6 +260,15 @@ impl Drops {
     }
 }
 
+/// TCP connections of the namespace that began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Connections {
+    /// Connections that programs accepted.
+    pub accepted: u64,
+    /// Connections that programs opened.
+    pub opened: u64,
+}
+
 /// The difference of two snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
@@ -273,6 +282,8 @@ pub struct Activity {
     pub datagrams: Directions,
     /// Retransmitted segments.
     pub retransmitted: u64,
+    /// Connections that began.
+    pub connections: Connections,
     /// Dropped packets by place.
     pub drops: Drops,
     /// Counters that this kernel, or one end of the window, does not have. They add nothing.
@@ -363,11 +374,6 @@ impl Snapshot {
         drops.tcp = TCP_DROPS.into_iter().map(&mut grown).sum();
         drops.udp = grown("Udp.RcvbufErrors") + grown("Udp.SndbufErrors");
         window.drops = drops.total();
-        let datagrams = Directions {
-            sent: grown("Udp.OutDatagrams"),
-            received: grown("Udp.InDatagrams"),
-        };
-        let retransmitted = grown("Tcp.RetransSegs");
         Activity {
             window,
             interfaces,
@@ -376,8 +382,15 @@ impl Snapshot {
                 .iter()
                 .map(|(irq, queue)| queue.since(self.queues.get(irq)))
                 .collect(),
-            datagrams,
-            retransmitted,
+            datagrams: Directions {
+                sent: grown("Udp.OutDatagrams"),
+                received: grown("Udp.InDatagrams"),
+            },
+            retransmitted: grown("Tcp.RetransSegs"),
+            connections: Connections {
+                accepted: grown("Tcp.PassiveOpens"),
+                opened: grown("Tcp.ActiveOpens"),
+            },
             drops,
             missing,
             softirqs: differences(&self.softirqs, &later.softirqs),
@@ -526,12 +539,8 @@ mod tests {
         };
         let device = format!("eth0: 1 {packets} 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n");
         file("7/net/dev", &device);
-        for name in ["7/net/snmp", "7/net/netstat", "net/softnet_stat"] {
-            file(name, "");
-        }
-        for name in ["stat", "vmstat", "softirqs"] {
-            file(name, "");
-        }
+        let others = "7/net/snmp 7/net/netstat net/softnet_stat stat vmstat softirqs";
+        others.split(' ').for_each(|name| file(name, ""));
         Sources::open_in(proc, Some(7)).unwrap()
     }
 
@@ -562,10 +571,11 @@ mod tests {
 
     #[test]
     fn the_activity_is_the_difference_of_two_snapshots() {
-        let mut before = Snapshot::default();
-        before.counters.insert("Tcp.OutSegs".to_owned(), 5);
-        let mut after = before.clone();
-        after.counters.insert("Tcp.OutSegs".to_owned(), 12);
+        let [mut before, mut after] = [(); 2].map(|()| Snapshot::default());
+        for (name, then, now) in [("Tcp.OutSegs", 5, 12), ("Tcp.ActiveOpens", 40, 49)] {
+            before.counters.insert(name.to_owned(), then);
+            after.counters.insert(name.to_owned(), now);
+        }
         // The first snapshot does not have this counter.
         after.counters.insert("ctxt".to_owned(), 1_000_000);
         after.devices.insert(
@@ -579,6 +589,7 @@ mod tests {
         let activity = before.until(&after, 2.0);
         assert_eq!(activity.window.packets.total(), 6);
         assert_eq!(activity.window.segments.sent, 7);
+        assert_eq!(activity.connections.opened, 9);
         assert_eq!(activity.window.context_switches, 0);
         assert!(activity.missing.contains("ctxt"));
         assert!(!activity.missing.contains("Tcp.OutSegs"));

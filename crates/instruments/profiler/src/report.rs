@@ -10,7 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::capture::Backend;
-use crate::count::{Drops, Interface, InterruptSource, Queue};
+use crate::count::{Connections, Drops, Interface, InterruptSource, Queue};
 
 /// Named values in a fixed order. They become a JSON object.
 #[derive(Clone, Debug, PartialEq)]
@@ -288,6 +288,8 @@ pub struct Report {
     pub bytes: Bytes,
     /// Requests, if counted.
     pub requests: Option<u64>,
+    /// TCP connections that began.
+    pub connections: Connections,
     /// Context switches of the whole machine.
     pub context_switches: u64,
     /// Page faults of the whole machine.

@@ -7,6 +7,7 @@ use perpacket_cost::{Category, EventKind, HostStack, Kind, Layer, Region};
 use crate::breakdown::{modules, parts, processes, top_leaves};
 use crate::by_cpu::{closure, imbalance, processors, queues};
 use crate::capture::Backend;
+use crate::count::Connections;
 use crate::limits;
 use crate::passes::{Context, PassResult, Passes, part, per};
 use crate::report::{
@@ -40,6 +41,10 @@ pub fn report(context: &Context<'_>, results: &[PassResult]) -> Report {
             received: passes.sum_windows(|window| window.bytes.received),
         },
         requests: passes.windows().map(|window| window.requests).sum(),
+        connections: Connections {
+            accepted: passes.sum(|pass| pass.activity.connections.accepted),
+            opened: passes.sum(|pass| pass.activity.connections.opened),
+        },
         context_switches: passes.sum_windows(|window| window.context_switches),
         page_faults: passes.sum_windows(|window| window.page_faults),
         drops: passes.sum_windows(|window| window.drops),
