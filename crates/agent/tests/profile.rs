@@ -130,6 +130,42 @@ fn every_taxonomy_has_a_table() {
     }
 }
 
+#[test]
+fn an_idle_machine_has_no_cost_of_its_few_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = folder.path().join("script.txt");
+    let samples = (100..200).map(|hundredths| {
+        let (program, function) = match hundredths % 33 {
+            0 => ("nginx", "tcp_sendmsg"),
+            _ => ("swapper", "default_idle_call"),
+        };
+        format!(
+            "{program} 7 [000] 1{hundredths}.000000: 10000000 cpu-clock:pppH:\n\
+             \tffffffff81234567 {function}+0x10 ([kernel.kallsyms])\n\n"
+        )
+    });
+    fs::write(&recorded, samples.collect::<String>()).unwrap();
+    let table = |packets: u64| {
+        let options = format!("--packets {packets} --by cpu");
+        let output = agent(&format!("profile --perf {} {options}", recorded.display()));
+        assert_eq!(output.status.code(), Some(0), "{}", error_of(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let few = table(99);
+    assert!(!few.contains("ns/packet"), "{few}");
+    assert!(
+        few.contains("only 99 packets, expected 100 or more"),
+        "{few}"
+    );
+    assert!(few.contains("only 3 busy samples"), "{few}");
+    assert!(
+        few.contains("the run times of processors are not known"),
+        "{few}"
+    );
+    assert!(!few.contains("the profiler used"), "{few}");
+    assert!(table(100).contains("ns/packet"));
+}
+
 /// The kernel's accounts have no functions that rules could match.
 #[test]
 fn a_profile_from_accounts_does_not_mention_rules() {

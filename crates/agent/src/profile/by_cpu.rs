@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use perpacket_profiler::count::Carried;
+use perpacket_profiler::limits::FEW;
 use perpacket_profiler::report::{Processor, QueueLoad};
 
 use super::table::seconds;
@@ -27,14 +28,20 @@ const COLUMNS: [Column; 8] = [
     ("softirq %", |row| Some(100.0 * row.softirq_share?)),
     ("packets", |row| Some(row.packets as f64)),
     ("of all %", |row| Some(100.0 * row.packet_share)),
-    ("ns/packet", |row| row.cpu_ns_per_packet),
+    ("ns/packet", |row| {
+        row.cpu_ns_per_packet.filter(|_| row.packets >= FEW)
+    }),
     ("squeezes", |row| Some(row.squeezes as f64)),
     ("drops", |row| Some(row.drops as f64)),
 ];
 
 /// Appends the tables of processors and queues.
 pub fn render(text: &mut String, processors: &[Processor], queues: &[QueueLoad]) {
-    table(text, processors);
+    if processors.is_empty() {
+        text.push_str("\nthe run times of processors are not known: there is no table of them\n");
+    } else {
+        table(text, processors);
+    }
     if !queues.is_empty() {
         most_interrupts(text, queues);
     }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use perpacket_profiler::Report;
 use perpacket_profiler::capture::Backend;
 use perpacket_profiler::count::InterruptSource;
+use perpacket_profiler::limits::FEW;
 use perpacket_profiler::report::{Cost, Named, SymbolShare};
 
 use perpacket_profiler::spec::Taxonomy;
@@ -62,7 +63,7 @@ fn differs_visibly(server: &Cost, all: Option<&Cost>) -> bool {
 }
 
 fn header(report: &Report) -> String {
-    let packets = report.packets;
+    let counted = report.packets;
     let mut text = format!(
         "{} s on {} CPUs, {} samples of {}\n",
         seconds(report.window_s),
@@ -70,9 +71,9 @@ fn header(report: &Report) -> String {
         report.samples,
         report.backend
     );
-    let is_counted = report.recorded_on.is_none() || packets.sent + packets.received > 0;
+    let is_counted = report.recorded_on.is_none() || packets(report) > 0;
     let counts = match is_counted {
-        true => format!("{} sent, {} received", packets.sent, packets.received),
+        true => format!("{} sent, {} received", counted.sent, counted.received),
         false => "not counted; --packets or --links has them".to_owned(),
     };
     let _ = write!(text, "packets: {counts} (frames at the interfaces)");
@@ -82,13 +83,17 @@ fn header(report: &Report) -> String {
         let requests = report
             .requests
             .map_or_else(|| "not counted".to_owned(), |requests| requests.to_string());
+        let interrupts = report.interrupts.per_packet;
+        let per_packet = interrupts
+            .filter(|_| packets(report) >= FEW)
+            .map_or_else(String::new, |number| format!("{number:.3} a packet, "));
         let _ = writeln!(
             text,
             "; TCP segments: {} sent, {} received\n\
              requests: {requests}; context switches: {}; page faults: {}; drops: {}\n\
-             {}: {:.3} a packet, {:.0}/s",
-            packets.segments_sent,
-            packets.segments_received,
+             {}: {per_packet}{:.0}/s",
+            counted.segments_sent,
+            counted.segments_received,
             report.context_switches,
             report.page_faults,
             report.drops,
@@ -96,7 +101,6 @@ fn header(report: &Report) -> String {
                 InterruptSource::Interfaces => "interrupts of the interfaces",
                 InterruptSource::NetRx => "runs of the softirq NET_RX",
             },
-            report.interrupts.per_packet.unwrap_or(0.0),
             report.interrupts.per_s
         );
     }
@@ -115,6 +119,11 @@ fn header(report: &Report) -> String {
         None => writeln!(text, "no pass sampled time, so there are no seconds\n"),
     };
     text
+}
+
+/// The number of packets, sent and received.
+const fn packets(report: &Report) -> u64 {
+    report.packets.sent + report.packets.received
 }
 
 pub(super) fn seconds(value: f64) -> String {
@@ -144,9 +153,13 @@ impl Columns {
             ("dTLB misses/packet", |cost| cost.dtlb_misses_per_packet),
             ("branch misses/packet", |cost| cost.branch_misses_per_packet),
         ];
-        let filled = all
-            .into_iter()
-            .filter(|(_, value)| value(&report.total).is_some());
+        let [has_packets, has_requests] =
+            [packets(report), report.requests.unwrap_or(0)].map(|count| count >= FEW);
+        let filled = all.into_iter().filter(|(name, value)| {
+            value(&report.total).is_some()
+                && (has_packets || !name.ends_with("/packet"))
+                && (has_requests || !name.ends_with("/request"))
+        });
         Self(filled.collect())
     }
 
@@ -279,8 +292,8 @@ fn footer(text: &mut String, report: &Report) {
             seconds(closure.sampled_cpu_s)
         );
     }
-    // A recording without processor time omits these lines.
-    if report.total.cpu_s.is_none() {
+    // A recording does not show the time of its profiler.
+    if report.total.cpu_s.is_none() || report.recorded_on.is_some() {
         return notes(text, report);
     }
     let _ = writeln!(

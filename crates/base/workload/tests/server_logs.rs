@@ -25,7 +25,7 @@ struct Lines {
 impl TraceSink for Lines {
     fn request(&mut self, request: &Request<'_>) -> Result<(), TraceError> {
         let Source::Log { line, .. } = request.source else {
-            panic!("it is a line");
+            unreachable!("every request is a line of a log");
         };
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         self.accepted.push((

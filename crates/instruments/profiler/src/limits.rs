@@ -28,7 +28,11 @@ const ROWS: usize = 8;
 const STOLEN_NOTABLE: f64 = 0.01;
 
 /// Number of busy samples below which shares of single layers are imprecise.
-const FEW_SAMPLES: f64 = 1000.0;
+const FEW_SAMPLES: u64 = 1000;
+
+/// Fewest packets, and fewest requests, from which the cost of one follows. If there are fewer, the
+/// time was spent on other work.
+pub const FEW: u64 = 100;
 
 /// The notes on a report.
 #[must_use]
@@ -101,10 +105,10 @@ fn about_samples(
                 passes.len()
             ));
         }
-        let busy = pass.tally.busy() * 1e-9 * f64::from(report.frequency_hz);
+        let busy = pass.tally.busy_samples;
         if busy < FEW_SAMPLES {
             limits.push(format!(
-                "only about {busy:.0} busy samples: shares of single layers are imprecise"
+                "only {busy} busy samples: shares of single layers are imprecise"
             ));
         }
     }
@@ -262,8 +266,12 @@ fn about_counts(
     if wires.count() > 1 {
         limits.push("a packet that passes several interfaces is counted at each".to_owned());
     }
-    if report.packets.sent + report.packets.received == 0 {
-        limits.push("no packets: there is no cost by packet".to_owned());
+    match report.packets.sent + report.packets.received {
+        0 => limits.push("no packets: there is no cost by packet".to_owned()),
+        few @ 1..FEW => limits.push(format!(
+            "only {few} packets, expected {FEW} or more: the tables have no cost by packet"
+        )),
+        _ => {}
     }
     if !context.all_cpus {
         limits.push(
