@@ -7,10 +7,10 @@ use super::text_stacks::EXPECTED;
 use crate::capture::ring::HEADER_BYTES;
 
 /// The first bytes of a file in this machine's byte order.
-const MAGIC: &[u8; 8] = b"PERFILE2";
+pub(super) const MAGIC: &[u8; 8] = b"PERFILE2";
 
 /// The same bytes in the other byte order.
-const SWAPPED: &[u8; 8] = b"2ELIFREP";
+pub(super) const SWAPPED: &[u8; 8] = b"2ELIFREP";
 
 /// Bytes of the header of a pipe's stream, which has no sections.
 const PIPE_HEADER_BYTES: u64 = 16;

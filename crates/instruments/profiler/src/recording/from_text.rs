@@ -309,6 +309,13 @@ fn lines(stacks: &[TextStack]) -> BTreeMap<String, u64> {
 /// The text of a file that is no recording and no compressed file.
 pub(super) fn text_of(bytes: &[u8]) -> Option<String> {
     let start = &bytes[..bytes.len().min(4096)];
-    let is_text = !start.contains(&0) && !start.starts_with(&[0x1f, 0x8b]);
+    let is_binary = [
+        &super::file::MAGIC[..],
+        &super::file::SWAPPED[..],
+        &[0x1f, 0x8b],
+    ]
+    .iter()
+    .any(|magic| start.starts_with(magic));
+    let is_text = !is_binary && !start.contains(&0);
     is_text.then(|| String::from_utf8_lossy(bytes).into_owned())
 }

@@ -119,7 +119,7 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         path: settings.file.clone(),
         reason,
     };
-    if let Some(text) = from_text::text_of(&bytes).filter(|_| !bytes.starts_with(b"PERFILE2")) {
+    if let Some(text) = from_text::text_of(&bytes) {
         return from_text::analyse(settings, &text);
     }
     let file = File::parse(&bytes).map_err(wrong)?;
