@@ -163,7 +163,9 @@ class Simulation:
         )
 
 
-def trace_info(path: str, form: str | None = None, window_s: float = 15.0) -> str:
+def trace_info(
+    path: str, form: str | None = None, window_s: float = 15.0, log_fields: str | None = None
+) -> str:
     """A summary with rejected lines."""
     if not Path(path).read_bytes():
         raise TraceError(f"{path}: offset 0: the file is empty")

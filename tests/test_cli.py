@@ -276,7 +276,7 @@ def test_a_trace_is_summarized_with_its_first_rejects_on_standard_error(
 def test_traces_are_converted_and_synthesized_by_the_options(perpacket: CommandLine) -> None:
     done = perpacket(*split("trace convert a.log b.bin.gz --to world-cup --format json"))
     arrived = json.loads(done.out)["arguments"]
-    assert arrived == ["a.log", "b.bin.gz", "world-cup", None, None, None]
+    assert arrived == ["a.log", "b.bin.gz", "world-cup", None, None, None, None]
     made = perpacket(*split("trace synthesize w.zst --workload I --seed 7 --format json"))
     arrived = json.loads(made.out)["arguments"]
     assert arrived == ["w.zst", "I", 100_000, 7, 10.0, 1.0, 2048, "common"]
