@@ -265,7 +265,11 @@ def test_keeping_connections_open_is_cheaper(bed: Bed, programs: str, site: Path
         skip(DISTURBED, done.stderr)
     assert done.returncode == 0, done.stderr
     [outcome] = json.loads(done.stdout)["trials"]
-    assert outcome["verdict"] == "cheaper", outcome["quantities"]
+    # Other work on the machine can make the interval of three blocks wide. It changes no packets.
+    assert outcome["verdict"] in ("cheaper", "not distinguishable"), outcome["quantities"]
+    packets, time = (outcome["quantities"][key] for key in ("packets_per_unit", "cpu_us_per_unit"))
+    assert packets["changed"] < 0.5 * packets["before"]
+    assert time["changed"] < time["before"]
 
 
 @pytest.mark.live
