@@ -33,7 +33,7 @@ BOOT_S = 900.0
 POLL_S = 0.2
 
 PREPARING = Lock()
-"""Held while a machine's parts are downloaded and built: two machines may share parts."""
+"""Locked during the download and the build of a machine's parts, which two machines may share."""
 
 SECTION = re.compile(
     r"=== begin (\S+) ===\n(.*?)\n?=== errors ===\n(.*?)=== end (\d+) ===", re.DOTALL

@@ -10,7 +10,7 @@ import typer
 from perpacket.cli import output, progress
 from perpacket.cli.destination import check_destination
 from perpacket.cli.fail_if import end_by_rules
-from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.options import Format, FormatOption, QuietOption, SvgOption
 
 
 def compare(
@@ -25,9 +25,7 @@ def compare(
             "if a part does. May be repeated.",
         ),
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a flame graph of the differences.")
-    ] = None,
+    svg: SvgOption = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:

@@ -23,6 +23,9 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How data is prin
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only errors on standard error.")
 ]
+SvgOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a flame graph of the differences.")
+]
 RootOption = Annotated[
     Path | None,
     typer.Option(

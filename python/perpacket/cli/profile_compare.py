@@ -14,7 +14,7 @@ from perpacket.cli import output, progress
 from perpacket.cli.destination import check_destination
 from perpacket.cli.fail_if import end_by_rules
 from perpacket.cli.failure import ExitStatus
-from perpacket.cli.options import Format, FormatOption, QuietOption
+from perpacket.cli.options import Format, FormatOption, QuietOption, SvgOption
 
 EPILOG = (
     "Example: perpacket profile --every 1s --duration 60s --format json > before.json, later the "
@@ -56,9 +56,7 @@ def compare(
             "if a part does. May be repeated.",
         ),
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a flame graph of the differences.")
-    ] = None,
+    svg: SvgOption = None,
     output_format: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:

@@ -19,7 +19,7 @@ use crate::summary;
 const FIRST: u64 = 0xffff_ffff_8000_0000;
 const DISTANCE: u64 = 0x100;
 
-/// The address within a function that stands in chains.
+/// The offset of an address within its function, as call chains print it.
 const INSIDE: u64 = 0x10;
 
 /// The time that a count without a unit is taken for.
