@@ -4,9 +4,9 @@
 
 Emulates the bulk sender with numbers of connections and sizes of the level-2 cache other than
 those that the machine was made from, simulates the same, and prints the table of
-docs/emulation.md: level-2 misses a packet, code included. The bar is a difference of 15 %. With
-`--folder` the results of the emulation are stored there, and a later run reads them instead of
-emulating again.
+docs/emulation-footprint.md: level-2 misses a packet, code included. The bar is a difference of
+15 %. With `--folder` the results of the emulation are stored there, and a later run reads them
+instead of emulating again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quantities of an emulated study that depend on the length of the processors' turns.
 
-Such a quantity is a property of the emulator (docs/emulation.md). A quantity depends on the length
-if its intervals at two lengths do not overlap.
+Such a quantity is a property of the emulator (docs/emulation-method.md). A quantity depends on the
+length if its intervals at two lengths do not overlap.
 """
 
 from __future__ import annotations
