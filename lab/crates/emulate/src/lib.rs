@@ -12,7 +12,10 @@
 //! ```text
 //! context, functions     layer, kind and direction of code, by the rules of its function
 //! tracker                the context of a processor by its call stack
-//! model                  caches and translation buffers, and their misses
+//! model                  caches and translation buffers of one processor, and their misses
+//! sharing                those of several processors, and the lines that move between them
+//! moves                  the counts of these lines
+//! caches                 the caches of one processor or of several
 //! rows, structures       the rows for which misses are counted, and the kernel's structure at an
 //!                        address
 //! window                 the result
@@ -27,6 +30,7 @@
 
 #![forbid(unsafe_code)]
 
+mod caches;
 pub mod card;
 mod context;
 mod extent;
@@ -34,27 +38,32 @@ mod footprint;
 mod functions;
 mod instruction;
 mod model;
+mod moves;
 mod observer;
 mod options;
 pub mod recording;
 mod repetition;
 mod replay;
 mod rows;
+mod sharing;
 mod structures;
 mod tracker;
 mod window;
 
+pub use caches::Caches;
 pub use context::Context;
 pub use extent::{Extent, Rest};
 pub use footprint::{Footprint, Touches, footprint};
 pub use functions::{Function, Functions, Work};
 pub use instruction::{Instruction, decode};
 pub use model::{Configuration, DeviceWrites, Misses, Model, ModelParameters, Outcome};
+pub use moves::{Move, Moved, ProcessorMisses, SharingWindow};
 pub use observer::{Block, Observer, ObserverSettings};
 pub use options::{OptionError, Options};
 pub use repetition::Repetitions;
 pub use replay::replay;
 pub use rows::{By, RowName, Rows};
+pub use sharing::{Sharing, SharingParameters};
 pub use structures::{KernelMemory, Place, StructureId, Structures, StructuresError};
 pub use tracker::{Tracker, interrupt_frame};
 pub use window::{Count, Facts, Frames, Guest, Returns, Window};

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use perpacket_memory::{CacheSize, Policy, TranslationParameters};
+use perpacket_memory::{
+    CacheSize, MAX_PROCESSORS, Policy, Protocol, SharedLevel, TranslationParameters,
+};
 use thiserror::Error;
 
 use crate::model::{DeviceWrites, ModelParameters};
 use crate::rows::By;
+use crate::sharing::SharingParameters;
 
 /// Instructions of a processor's turn, if no option names another number.
 const TURN_INSTRUCTIONS: u64 = 20_000;
@@ -32,6 +35,8 @@ pub struct Options {
     pub filters_recording: bool,
     /// The caches.
     pub model: ModelParameters,
+    /// The processors of the server, if all are watched. Without it processor 0 alone is.
+    pub sharing: Option<SharingParameters>,
     /// Instructions after which a processor's turn ends; 0 if the emulator decides when it ends.
     pub turn_instructions: u64,
     /// The division of costs besides the division by layer.
@@ -53,9 +58,10 @@ pub struct OptionError {
 }
 
 const KEYS: &str = "out, work, files, symbols, types, rules, dump, dump-types, record, filter, l1, l2, \
-                    policy, prefetch, tlb, dma, turn or by, each with `=` and a value";
+                    policy, prefetch, tlb, dma, processors, l3, protocol, turn or by, each with `=` and a value";
 const MODEL_KEYS: &str = "l1, l2, policy, prefetch, tlb or dma, each with `=` and a value";
 const SIZES: &str = "KIB:WAYS, or several joined by `+`";
+const SHARED: &str = "KIB:WAYS:PROCESSORS or none";
 
 impl Options {
     /// Parses options in the form `key=value`.
@@ -72,6 +78,14 @@ impl Options {
             };
             let (key, value) = argument.split_once('=').ok_or_else(|| fail(KEYS))?;
             options.set(key, value).map_err(fail)?;
+        }
+        if let Some(sharing) = &options.sharing
+            && sharing.processors == 0
+        {
+            return Err(OptionError {
+                option: "l3 or protocol".to_owned(),
+                expected: "the option `processors` too",
+            });
         }
         if options.out.as_os_str().is_empty() {
             return Err(OptionError {
@@ -101,6 +115,19 @@ impl Options {
             "turn" => {
                 self.turn_instructions = value.parse().map_err(|_| "a number of instructions")?;
             }
+            "processors" => {
+                let number = value.parse().unwrap_or(0);
+                if !(1..=MAX_PROCESSORS).contains(&number) {
+                    return Err("a number of processors from 1 to 8");
+                }
+                self.sharing().processors = number;
+            }
+            "l3" if value == "none" => self.sharing().shared = None,
+            "l3" => self.sharing().shared = Some(shared_level(value).ok_or(SHARED)?),
+            "protocol" => {
+                let names = [("mesi", Protocol::Mesi), ("moesi", Protocol::Moesi)];
+                self.sharing().protocol = one_of(value, &names, "mesi or moesi")?;
+            }
             "by" => {
                 let names = [
                     ("layer", By::Layer),
@@ -113,6 +140,15 @@ impl Options {
             _ => return Err(KEYS),
         }
         Ok(())
+    }
+
+    /// What several processors add. Their number is 0 until an option sets it.
+    fn sharing(&mut self) -> &mut SharingParameters {
+        self.sharing.get_or_insert(SharingParameters {
+            processors: 0,
+            shared: None,
+            protocol: Protocol::default(),
+        })
     }
 }
 
@@ -128,6 +164,7 @@ impl Default for Options {
             record: None,
             filters_recording: true,
             model: ModelParameters::default(),
+            sharing: None,
             turn_instructions: TURN_INSTRUCTIONS,
             by: By::Layer,
             types: None,
@@ -229,6 +266,15 @@ fn pair(value: &str) -> Option<(u32, u32)> {
     Some((first.parse().ok()?, second.parse().ok()?))
 }
 
+fn shared_level(value: &str) -> Option<SharedLevel> {
+    let (size, processors) = value.rsplit_once(':')?;
+    let (size_kib, ways) = pair(size)?;
+    Some(SharedLevel {
+        size: CacheSize { size_kib, ways },
+        processors: processors.parse().ok()?,
+    })
+}
+
 fn sizes(value: &str) -> Result<Vec<CacheSize>, &'static str> {
     let size = |part| {
         let (size_kib, ways) = pair(part).ok_or(SIZES)?;
@@ -258,13 +304,19 @@ mod tests {
             "prefetch=next-line",
             "tlb=64:4",
             "dma=allocate",
+            "processors=4",
+            "l3=4096:16:2",
+            "protocol=moesi",
             "turn=2000",
             "by=function",
             "types=t",
             "dump-types=e",
         ];
         let options = Options::parse(all).unwrap();
-        for missing in 1..all.len() {
+        let processors = all
+            .iter()
+            .position(|option| option.starts_with("processors"));
+        for missing in (1..all.len()).filter(|missing| Some(*missing) != processors) {
             let others = all
                 .iter()
                 .enumerate()
@@ -285,6 +337,18 @@ mod tests {
         assert_eq!(
             error("dma=yes"),
             "option `dma=yes`: expected none, invalidate or allocate"
+        );
+        assert_eq!(
+            error("processors=9"),
+            "option `processors=9`: expected a number of processors from 1 to 8"
+        );
+        assert_eq!(
+            error("l3=4096:16"),
+            "option `l3=4096:16`: expected KIB:WAYS:PROCESSORS or none"
+        );
+        assert_eq!(
+            error("protocol=moesi"),
+            "option `l3 or protocol`: expected the option `processors` too"
         );
         assert!(error("size=3").starts_with("option `size=3`: expected out, work, "));
         let error = Options::parse([]).unwrap_err().to_string();

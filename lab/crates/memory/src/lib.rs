@@ -21,6 +21,8 @@
 //! - [`Split`]: separate instruction and data caches in front of several second levels, simulated
 //!   in one pass and without times. [`TranslationBuffer`]s. A [`Filter`] that drops accesses that
 //!   cannot change a cache.
+//! - [`Coherent`]: such caches for each of several processors, kept coherent (MESI or MOESI), without
+//!   times.
 //! - DRAM latency and, as an option, a single channel that each line occupies for some time.
 //!
 //! # What is not modelled
@@ -33,7 +35,7 @@
 //! | writes | allocate like reads; writing back a dirty line needs no time and no channel |
 //! | limits on misses in flight | any number of prefetches may be under way |
 //! | out-of-order execution | a demand access stalls for its whole latency |
-//! | other cores, coherence | one core; devices are seen through `invalidate` alone |
+//! | other cores, coherence | one core, except in [`Coherent`]; devices are seen through `invalidate` alone |
 //! | a device's own memory traffic | uses no DRAM channel time |
 //!
 //! # Where the time goes
@@ -49,7 +51,9 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod coherent;
 mod counters;
+mod directory;
 mod dram;
 mod filter;
 mod hierarchy;
@@ -58,10 +62,17 @@ mod level;
 mod line;
 mod ordered;
 mod parameters;
+mod private;
+mod recency;
+mod recent;
 mod split;
+mod touch;
 mod translation;
 mod two_levels;
 
+pub use coherent::{
+    Coherent, CoherentParameters, MAX_PRIVATE_SIZES, MAX_PROCESSORS, Protocol, SharedLevel,
+};
 pub use counters::Counters;
 pub use filter::Filter;
 pub use hierarchy::{Access, Hierarchy, Tally};
@@ -70,4 +81,5 @@ pub use parameters::{
     CacheParameters, DramParameters, HierarchyParameters, MAX_LEVELS, ParameterError, Policy,
 };
 pub use split::{CacheSize, MAX_SECOND_LEVELS, Missed, Side, Split, SplitParameters};
+pub use touch::{Action, Cause, Effects, PrivateMiss, Resolved, Source, Touch, words};
 pub use translation::{TranslationBuffer, TranslationParameters};
