@@ -118,7 +118,7 @@ test-full: setup-dev peers
 	$(BIN)/python -m pytest -m full
 
 test-applications: setup-dev
-	$(BIN)/python -m pytest --durations=20 -m applications tests/test_applications.py
+	$(BIN)/python -m pytest --durations=20 -m applications tests/test_applications.py tests/test_emulation_languages.py
 
 check: setup-dev
 	cargo fmt --all --check

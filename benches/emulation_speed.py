@@ -123,7 +123,7 @@ def command(
 ) -> list[str]:
     """The command of a machine."""
     words = [str(emulator.program), *OPTIONS, "-initrd", str(archive)]
-    words += ["-kernel", str(machine.boot.kernel)]
+    words += ["-kernel", str(machine.boot.kernel), "-append", machine.boot.kernel_options]
     if plugin:
         settings = {"out": "/dev/null", "symbols": str(machine.symbols), "turn": "0"}
         settings |= MEMORY.arguments

@@ -7,7 +7,7 @@ set -u
 missing=""
 for pair in nginx:nginx-light wrk:wrk ab:apache2-utils sshd:openssh-server ip:iproute2 apache2:apache2-bin haproxy:haproxy \
     ffmpeg:ffmpeg bird:bird2 valgrind:valgrind busybox:busybox-static zstd:zstd gst-launch-1.0:gstreamer1.0-tools chromium:chromium chromedriver:chromium-driver public-inbox-init:public-inbox \
-    prometheus:prometheus perf:linux-perf; do
+    prometheus:prometheus perf:linux-perf redis-server:redis-server redis-benchmark:redis-tools nft:nftables ethtool:ethtool; do
     program=${pair%%:*}
     command -v "$program" >/dev/null || [ -x "/usr/sbin/$program" ] || missing="$missing ${pair#*:}"
 done

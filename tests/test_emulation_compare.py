@@ -35,6 +35,8 @@ def instructions(number: int) -> bytes:
     return HTTP.replace(WORK, f'__asm__ volatile(".rept {number}; nop; .endr");'.encode())
 
 
+HEADER = HTTP.replace(b"Content-Length", b"X-More: 1\\r\\nContent-Length")
+
 SYSTEM_CALL = HTTP.replace(WORK, b"syscall(SYS_getppid);")
 
 
@@ -151,7 +153,7 @@ def base(session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return emulated(session, HTTP, tmp_path_factory.mktemp("base"))
 
 
-@pytest.mark.parametrize("number", [1, 100])
+@pytest.mark.parametrize("number", [1, 10, 100, 1000])
 def test_more_instructions_are_counted_exactly(
     session: Session, base: dict[str, Any], tmp_path: Path, number: int
 ) -> None:
@@ -169,6 +171,14 @@ def test_one_more_system_call_is_in_the_layer_of_system_calls(
     assert abs(more["tcp"]) < NOISE * base["total"]["instructions_per_request"]
     functions = comparison.compare(base, changed).functions
     assert any("getppid" in claim.quantity and not claim.detail.first for claim in functions)
+
+
+def test_one_more_header_costs_only_the_kernel(
+    session: Session, base: dict[str, Any], tmp_path: Path
+) -> None:
+    more = differences(base, emulated(session, HEADER, tmp_path))
+    assert abs(more["user"]) < 0.1
+    assert 0 < sum(more.values()) < 2 * NOISE * base["total"]["instructions_per_request"]
 
 
 def test_the_same_server_has_no_difference(base: dict[str, Any]) -> None:

@@ -22,7 +22,9 @@ from perpacket.analysis.claim import Verdict
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket_lab import what_if
 from perpacket_lab.analysis import tried_changes
+from perpacket_lab.analysis.agreement import change_ratios
 from perpacket_lab.analysis.analysis import Analysis, analyze
+from perpacket_lab.emulate import runner as emulated
 from perpacket_lab.measure import hosts
 from perpacket_lab.measure.plan import validated
 from perpacket_lab.measure.web import peers, web_programs
@@ -318,6 +320,44 @@ def test_options_of_serve_web_replace_ours() -> None:
 def test_a_host_without_a_namespace_has_no_setting_to_change() -> None:
     with hosts.loopback() as bed, pytest.raises(MachineLacks, match="no network namespace"):
         what_if.settings_of("tso=off", bed)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_the_changes_of_the_emulated_way_are_possible_there(length: Length) -> None:
+    study = library.find("what-if", length, only=("emulated",))
+    refused = {}
+    for point in study.points:
+        try:
+            emulated.changes_of(emulated.plan_of(point))
+        except ConfigurationError as error:
+            refused[point.name] = str(error)
+    # An option of one server is none of the other, so the study leaves some points out.
+    assert all("an emulated machine cannot have this change" in why for why in refused.values())
+    assert len(refused) < len(study.points) / 2
+    assert any(point.name.endswith("nft-rules=200") for point in study.points)
+
+
+def test_a_change_that_was_measured_and_emulated_is_compared() -> None:
+    rows: dict[str, dict[int, Mapping[str, object]]] = {}
+    points = []
+    for stage, column, ratio in (
+        ("alone", "cost.cpu_us_per_unit", 1.30),
+        ("emulated", "instructions_per_request", 1.31),
+    ):
+        for change, cost in (("unchanged", 1.0), ("nft-rules=200", ratio)):
+            factors = {"stage": stage, "change": change, "load": "web"}
+            name = f"{stage}-{change}"
+            against = None if change == "unchanged" else f"{stage}-unchanged"
+            points.append(Point(name, "file", factors, (), against))
+            rows[name] = {
+                seed: {column: seed * cost * (1 + 0.001 * (seed % 2))} for seed in range(1, 9)
+            }
+    (compared,) = change_ratios.compare(points, rows)
+    assert compared.subject == "nft-rules=200, web"
+    assert compared.interval.contains(1.0)
+    assert compared.detail.first.interval is not None
+    assert compared.detail.first.interval.contains(30.0)
+    assert not change_ratios.compare(points[:2], rows)
 
 
 STUDY = """

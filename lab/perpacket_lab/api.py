@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ from perpacket_lab.study.lengths import Length
 from perpacket_lab.study.study import Study
 
 if TYPE_CHECKING:
+    from perpacket_lab.analysis.emulation_comparison import EmulationComparison
     from perpacket_lab.emulate.session import Guest
     from perpacket_lab.emulate.settings import Settings
     from perpacket_lab.run.jobs import Executor
@@ -82,6 +84,43 @@ def emulate(
     return EmulatedRun(
         session.emulate(settings or Settings(), on_progress, workers=workers, record=recording)
     )
+
+
+def emulate_changes(
+    settings: Settings,
+    guest: Guest,
+    changes: Sequence[str],
+    *,
+    workers: int = 0,
+    on_stage: Callable[[str], None] = lambda text: None,
+    on_progress: Callable[[str, float], None] = lambda text, share: None,
+) -> dict[str, EmulationComparison]:
+    """Emulate without and with each change of the catalogue, such as `tso=off`, and compare.
+
+    Each change is tried alone. Variants of the same number are pairs, except for a change of the
+    kernel's options, which boots a guest of its own. Raises `ConfigurationError` for a change that
+    an emulated machine cannot have, and what `emulate` raises.
+    """
+    from perpacket_lab.analysis import emulation_comparison
+    from perpacket_lab.emulate.guest_changes import GuestChange
+
+    found = [GuestChange.of(text, settings.scenario) for text in dict.fromkeys(changes)]
+    guest = replace(guest, changes=found)
+    documents = []
+    for number, change in enumerate([None, *found]):
+        which = f"{change.text if change else 'without a change'}: "
+
+        def progress(text: str, share: float, which: str = which, before: int = number) -> None:
+            on_progress(which + text, (before + share) / (1 + len(found)))
+
+        own = replace(settings, by="function", changes=(change.text,) if change else ())
+        machine = replace(guest, kernel_options=change.kernel_option if change else "")
+        run = emulate(own, machine, workers=workers, on_stage=on_stage, on_progress=progress)
+        documents.append(run.as_dict())
+    return {
+        change.text: emulation_comparison.compare(documents[0], document)
+        for change, document in zip(found, documents[1:], strict=True)
+    }
 
 
 def run_study(

@@ -56,9 +56,6 @@ KIB = 1024
 HEADER_BYTES = 14 + 20 + 32
 """The headers of a frame: Ethernet, IPv4, and TCP with timestamps."""
 
-BOTH_ENDS = ("link-mtu",)
-"""Kinds of settings that must be the same at both ends of a link."""
-
 SERVERS = {"perpacket": servers.SERVE_WEB, "nginx": servers.NGINX}
 """The catalogue's name of each server of a plan."""
 
@@ -210,7 +207,7 @@ def settings_of(text: str, testbed: Testbed) -> list[tuple[Setting, str]]:
     change, value = catalogue.find(text)
     if change.setting is None:
         return []
-    both = change.setting["kind"] in BOTH_ENDS
+    both = change.setting["kind"] in settings.BOTH_ENDS
     hosts = [testbed.server, *(testbed.clients if both else ())]
     return [(settings.open(change.setting, scope_of(host)), value) for host in hosts]
 

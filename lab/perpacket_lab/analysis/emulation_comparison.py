@@ -33,7 +33,7 @@ LEAST_VARIANTS = 3
 NO_LAYER = "no_layer"
 """The kernel's work of no layer."""
 
-IGNORED = ("server", "seed")
+IGNORED = ("server", "seed", "changes")
 """Settings in which compared emulations may differ."""
 
 Document = Mapping[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,9 @@ from perpacket.cli import output, progress
 from perpacket.cli.destination import check_destination
 from perpacket.cli.options import Format, FormatOption, QuietOption
 from perpacket.cli.quantities import bits_per_s, seconds, size_bytes
+from perpacket.errors import ConfigurationError
 from perpacket.whole_file import write_whole
+from perpacket_lab.cli.emulate_changes import ChangeOption, compare_changes
 from perpacket_lab.cli.emulate_compare import compare
 
 if TYPE_CHECKING:
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "Examples: perpacket emulate --server nginx --connections 32 · perpacket emulate --server bulk "
     "--connections 2048 --latency 20ms --l2 256K:16,512K:16 --format json · "
-    "perpacket emulate --server 'lighttpd -D -f /etc/lighttpd.conf' --tlb 1024"
+    "perpacket emulate --server 'lighttpd -D -f /etc/lighttpd.conf' --tlb 1024 · "
+    "perpacket emulate --connections 1 --requests 500 --change nft-rules=200"
 )
 
 
@@ -78,6 +82,35 @@ ServerEnvOption = Annotated[
     ),
 ]
 
+ClientOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Command of the clients, by default perpacket's load generator; {address}, {port} and "
+        "{connections} in it are replaced.",
+    ),
+]
+CountFunctionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="With --requests: a request is a call of this function of the server."
+    ),
+]
+CountSyscallOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="With --requests: a request is a call of this system call, as read."
+    ),
+]
+CountOutputOption = Annotated[
+    str,
+    typer.Option(
+        metavar="REGEX",
+        help="Count during the second run of --client; its output has the number of requests "
+        "where the group of REGEX is.",
+    ),
+]
+
 FirstOption = Annotated[
     str, typer.Option(metavar="SIZE:WAYS,...", help="First-level caches of data and instructions.")
 ]
@@ -111,6 +144,7 @@ def emulate(
     context: typer.Context,
     server: ServerOption = "nginx",
     connections: Annotated[int, typer.Option(help="Connections of the clients.")] = 32,
+    client: ClientOption = None,
     latency: Annotated[
         float,
         typer.Option(parser=seconds, metavar="TIME", help="Added latency, one way."),
@@ -167,6 +201,9 @@ def emulate(
             "response."
         ),
     ] = 0,
+    count_function: CountFunctionOption = "",
+    count_syscall: CountSyscallOption = "",
+    count_output: CountOutputOption = "",
     warmup_requests: Annotated[
         int,
         typer.Option(
@@ -208,6 +245,7 @@ def emulate(
             "runs a command on the clients' side.",
         ),
     ] = None,
+    change: ChangeOption = None,
     save: Annotated[
         Path | None,
         typer.Option(
@@ -245,12 +283,24 @@ def emulate(
     from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
     settings = Settings(
-        Scenario(server, connections, size, latency * 1e3, bit_rate / 1e6, offloads, socket_buffer),
+        Scenario(
+            server,
+            connections,
+            size,
+            latency * 1e3,
+            bit_rate / 1e6,
+            offloads,
+            socket_buffer,
+            client=client or "",
+        ),
         Memory.of(l1, l2, policy, prefetch, tlb, dma),
         frames=frames,
         warmup_frames=warmup_frames,
         requests=requests,
         warmup_requests=warmup_requests,
+        function=count_function,
+        system_call=count_syscall,
+        output=count_output,
         variants=replications,
         turn_instructions=turn_instructions,
         seed=seed,
@@ -259,6 +309,17 @@ def emulate(
         setup=guest_setup,
         cycles=cycles,
     )
+    inputs = replace(
+        guest(kernel, modules, settings.scenario.command, server_files, server_root, server_env),
+        client=settings.scenario.client_command,
+    )
+    if change:
+        for option in [name for name, file in (("--save", save), ("--record", record)) if file]:
+            raise ConfigurationError(
+                f"--change and {option}: a comparison is no single emulation", parameter=option
+            )
+        compare_changes(settings, inputs, change, output_format, workers or 0, stage(quiet), quiet)
+        return
     if save is not None:
         check_destination("--save", save)
     if record is not None:
@@ -268,9 +329,7 @@ def emulate(
     with progress.of_share(quiet) as report:
         run = api.emulate(
             settings,
-            guest(
-                kernel, modules, settings.scenario.command, server_files, server_root, server_env
-            ),
+            inputs,
             workers=workers or 0,
             record=record,
             on_stage=stage(quiet),

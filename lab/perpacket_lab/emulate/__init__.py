@@ -9,9 +9,12 @@
     archive.py     the guest's initial file system, an archive that the kernel unpacks
     guest/         the guest's init, the configuration of nginx, and the guest of the self-test
     files.py       the files of the guest
+    server_root.py    the root of a server: a folder, or the tar of an image
+    guest_changes.py  changes of the catalogue in the guest
     prepared.py    snapshots of booted guests in the cache folder
     work.py        the script that a restored guest runs
     runs.py        one emulation: the runs of its variants from the snapshot
+    user_functions.py the functions of a server, from mappings and symbols
     report.py      converts counts into costs per packet
     replay.py      counts the misses of other caches on a recording
     footprint.py   makes a machine of the simulator from a recording

@@ -7,6 +7,7 @@ depends on the time or on the owner of a file, so equal files make equal archive
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -98,6 +99,23 @@ class Archive:
             for number, (name, (mode, content)) in enumerate(self._entries.items(), 1)
         ]
         return b"".join([*parts, _entry(0, TRAILER, 0, b"")])
+
+
+def members(packed: bytes) -> Iterator[tuple[str, memoryview]]:
+    """The path and the content of each file of an archive that `pack` made."""
+    view, at = memoryview(packed), 0
+    while at < len(packed):
+        fields = [int(packed[place : place + 8], 16) for place in range(at + 6, at + 110, 8)]
+        mode, size, name_size = fields[1], fields[6], fields[11]
+        name = packed[at + 110 : at + 110 + name_size - 1].decode()
+        content_at = at + _aligned(110 + name_size)
+        if stat.S_ISREG(mode):
+            yield name, view[content_at : content_at + size]
+        at = content_at + _aligned(size)
+
+
+def _aligned(size: int) -> int:
+    return size + -size % ALIGNMENT
 
 
 def _entry(number: int, name: str, mode: int, content: bytes) -> bytes:

@@ -14,8 +14,9 @@ from pathlib import Path
 from perpacket import executables
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure import agent
-from perpacket_lab.emulate import server_root
+from perpacket_lab.emulate import guest_changes, server_root
 from perpacket_lab.emulate.archive import Archive
+from perpacket_lab.emulate.guest_changes import GuestChange
 from perpacket_lab.emulate.kernel import Kernel
 
 PASSWORDS = b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
@@ -55,35 +56,66 @@ def server_archive(
     extra: Sequence[Path],
     root: Path | None = None,
     environment: Sequence[str] = (),
+    changes: Sequence[GuestChange] = (),
+    kernel: Kernel | None = None,
+    client: Sequence[str] = (),
 ) -> bytes:
-    """The files of a server that perpacket does not configure; empty without one.
+    """The files of a server that perpacket does not configure; empty without any.
 
     The guest unpacks them after it is restored, so that all servers and all versions of a server
     run on the same stored guest. `server` is the server's command, and `extra` has its files.
     `root` is the root folder of the server, or the tar of an image. `environment` has words
-    `NAME=VALUE`.
+    `NAME=VALUE`. `changes` also have files: modules of `kernel`, and programs. `client` is the
+    command of the clients if it is not the load generator.
 
     Raises `MachineLacks` when a library is missing, and `ConfigurationError` when a file is.
     """
-    if not server and not extra:
-        return b""
     files = Archive()
+    if kernel is not None:
+        add_changes(files, changes, kernel)
     if server:
-        add_server(files, server[0], root, environment)
-    for path in (*([] if root else named_files(server)), *extra):
+        add_server(files, server[0], root, environment, extra)
+    if client:
+        add_program(files, program_of(client[0], "--client"), f"host/{Path(client[0]).name}")
+    for path in (*([] if root else named_files(server)), *named_files(client), *extra):
         add_tree(files, path)
-    return files.pack()
+    return files.pack() if files.size_bytes else b""
 
 
-def add_server(files: Archive, name: str, root: Path | None, environment: Sequence[str]) -> None:
-    """Add a server's program, or a script that starts it in its root and environment."""
+def add_changes(files: Archive, changes: Sequence[GuestChange], kernel: Kernel) -> None:
+    """Add the modules and programs of changes; raises `MachineLacks` without a program."""
+    for name in sorted(set().union(*(change.programs for change in changes))):
+        add_program(files, needed(name, guest_changes.PROGRAMS[name]), f"host/{name}")
+    modules = guest_changes.modules_of(changes, kernel)
+    for name, code in modules:
+        files.add(f"{guest_changes.FOLDER}/{name}.ko", code)
+    if modules:
+        order = "".join(f"{name}.ko\n" for name, _ in modules)
+        files.add(f"{guest_changes.FOLDER}/order", order.encode())
+
+
+def add_server(
+    files: Archive,
+    name: str,
+    root: Path | None,
+    environment: Sequence[str],
+    extra: Sequence[Path] = (),
+) -> None:
+    """Add a server's program, or a script that starts it in its root and environment.
+
+    A program in a folder of `extra` runs at its own place, because it may look for files beside
+    itself. Others have the same place in the guest, wherever they are on this machine.
+    """
     place = f"host/{Path(name).name}"
     if root is None:
-        program = f"host/program/{Path(name).name}" if environment else place
-        add_program(files, program_of(name), program)
-        if not environment:
+        source = program_of(name).absolute()
+        is_beside = any(source.is_relative_to(path.absolute()) for path in extra if path.is_dir())
+        program = f"host/program/{source.name}" if environment else place
+        program = str(source).lstrip("/") if is_beside else program
+        add_program(files, source, program)
+        if program == place:
             return
-        lines = [f'exec /{program} "$@"']
+        lines = [f'exec {shlex.quote(f"/{program}")} "$@"']
     else:
         environment = [*server_root.add_root(files, root), *environment]
         inside = server_root.program_in(files, name, environment)
@@ -151,14 +183,16 @@ def needed(name: str, package: str) -> Path:
     return Path(path)
 
 
-def program_of(name: str) -> Path:
-    """The program of a server's command; raises `ConfigurationError`."""
+def program_of(name: str, option: str = "--server") -> Path:
+    """The program of a command; raises `ConfigurationError`, which names its option."""
     path = executables.find(name)
     if path is None:
         raise ConfigurationError(
-            f"--server {name}: there is no such program on this machine",
-            parameter="--server",
-            hint="expected nginx, web, bulk, or the command of a server that is installed here",
+            f"{option} {name}: there is no such program on this machine",
+            parameter=option,
+            hint="expected nginx, web, bulk, or the command of a server that is installed here"
+            if option == "--server"
+            else "expected the command of a program that is installed here",
         )
     return Path(path)
 
@@ -209,7 +243,7 @@ def add_libraries(files: Archive, paths: Sequence[str]) -> None:
 def add_tree(files: Archive, path: Path) -> None:
     """Add a file, or a folder with its content; raises `ConfigurationError` if it is missing.
 
-    Modules of interpreters, which are shared libraries, come with the libraries that they load.
+    Programs and libraries come with the libraries that they load.
     """
     try:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -217,7 +251,7 @@ def add_tree(files: Archive, path: Path) -> None:
                 is_program = bool(file.stat().st_mode & 0o111)
                 content = file.read_bytes()
                 files.add(str(file.absolute()), content, executable=is_program)
-                if content.startswith(ELF_64) and ".so" in file.name:
+                if content.startswith(ELF_64):
                     add_libraries(files, libraries(file)[0])
     except OSError as error:
         raise ConfigurationError(

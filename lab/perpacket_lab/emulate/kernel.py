@@ -7,6 +7,7 @@ half the time. The layout of a bzImage is that of Documentation/arch/x86/boot.rs
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import re
 import shutil
@@ -49,6 +50,8 @@ class Kernel:
     version: str
     image: bytes
     modules: tuple[tuple[str, bytes], ...]
+    folder: Path | None = None
+    """The folder with all modules; None for the kernel of a package, whose modules are fetched."""
 
     @property
     def is_plain(self) -> bool:
@@ -78,7 +81,7 @@ def from_file(file: Path, modules: Path | None = None) -> Kernel:
     folder = modules or Path("/lib/modules") / version
     if modules is not None and not modules.is_dir():
         raise ConfigurationError(f"--modules {modules}: no such folder", parameter="--modules")
-    return Kernel(version, plain(content), found_modules(folder))
+    return Kernel(version, plain(content), found_modules(folder), folder)
 
 
 def from_package(*, newest: bool = False) -> Kernel:
@@ -202,6 +205,29 @@ def found_modules(folder: Path, needed: Sequence[str] = NEEDED) -> tuple[tuple[s
     for name in list(code):
         add(name)
     return tuple((name, code[name]) for name in order)
+
+
+def more_modules(
+    kernel: Kernel, names: Sequence[str], among: Sequence[str]
+) -> tuple[tuple[str, bytes], ...]:
+    """Further modules of a kernel, each after its dependencies; without built-in modules.
+
+    Those of a package's kernel are fetched together with the modules `among`, once.
+    """
+    if not names:
+        return ()
+    needed = (NEEDED[0], *names)
+    folder = kernel.folder
+    if folder is None:
+        digest = hashlib.sha256(" ".join(sorted(among)).encode()).hexdigest()[:8]
+        stored_in = folders.cache() / "modules" / f"linux-image-{kernel.version}-{digest}"
+        if not stored_in.is_dir():
+            with folders.made(stored_in) as new:
+                fetch(Packages(), kernel.version, new, (NEEDED[0], *among), is_plain=False)
+                (new / "image").unlink()
+        folder = stored_in / "modules"
+    loaded = {name for name, _ in kernel.modules}
+    return tuple(one for one in found_modules(folder, needed) if one[0] not in loaded)
 
 
 def dependencies(module: bytes) -> list[str]:

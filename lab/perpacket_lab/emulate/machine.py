@@ -49,7 +49,6 @@ OPTIONS = (
     *("-netdev", "hubport,id=a,hubid=0", "-netdev", "hubport,id=b,hubid=0"),
     *("-device", "e1000,netdev=a,mac=52:54:00:00:00:01,addr=4,romfile="),
     *("-device", "e1000,netdev=b,mac=52:54:00:00:00:02,addr=5,romfile="),
-    *("-append", KERNEL_OPTIONS),
 )
 """The hardware. A snapshot is only valid for the hardware with which it was made."""
 
@@ -58,7 +57,7 @@ PR_SET_PDEATHSIG = 1
 (include/uapi/linux/prctl.h)."""
 
 POLL_S = 0.02
-OUTPUTS = {"out": b"", "console": b"", "errors": b""}
+OUTPUTS = {"out": b"", "console": b"", "errors": b"", "maps": b""}
 """The files that QEMU and the plugin write, with their first content."""
 REGISTERS = {"command-line": "info registers -a"}
 """The monitor's command that prints all registers of all processors."""
@@ -118,11 +117,17 @@ class Boot:
     archive: Path | None = None
     memory: Path | None = None
     """The file that is the guest's memory. A restored machine does not change it."""
+    kernel_options: str = KERNEL_OPTIONS
+
+    def archive_bytes(self) -> bytes:
+        """The initial file system."""
+        return self.archive.read_bytes() if self.archive else b""
 
     def options(self, is_restored: bool) -> tuple[str, ...]:
         """The options of QEMU for these files."""
         archive = ("-initrd", str(self.archive)) if self.archive else ()
-        return ("-kernel", str(self.kernel), *archive, *self._memory(is_restored))
+        append = ("-append", self.kernel_options)
+        return ("-kernel", str(self.kernel), *archive, *append, *self._memory(is_restored))
 
     def _memory(self, is_restored: bool) -> tuple[str, ...]:
         if self.memory is None:
@@ -147,18 +152,21 @@ class Machine:
         work: bytes = b"",
         files: bytes = b"",
         terminal: bool = False,
+        names_user: bool = False,
     ) -> None:
         """Start the machine; with `incoming` it waits for `restore`.
 
         `arguments` are the plugin's, without those for `work`, `files` and its output. With
-        `terminal` the machine's console is this process's terminal.
+        `terminal` the machine's console is this process's terminal. With `names_user`, costs by
+        function are also by block of user code, and `mappings` lead to their functions.
         """
         self._files = {
             name: MemoryFile(name, content)
             for name, content in {**OUTPUTS, "work": work, "files": files}.items()
         }
         ours, theirs = socket.socketpair()
-        given = {name: self._files[name].path for name in ("out", "work", "files")}
+        passed = ("out", "work", "files", *(("maps",) if names_user else ()))
+        given = {name: self._files[name].path for name in passed}
         options = {**given, **arguments}
         console = (
             "stdio,id=console,signal=off"
@@ -200,6 +208,11 @@ class Machine:
     def counts(self) -> str:
         """The output of the plugin."""
         return self._files["out"].read().decode()
+
+    @property
+    def mappings(self) -> str:
+        """The mappings of the server's processes at the end of the window."""
+        return self._files["maps"].read().decode(errors="replace")
 
     @property
     def messages(self) -> str:

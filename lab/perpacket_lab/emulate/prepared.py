@@ -7,19 +7,26 @@ QEMU) and `about.json`. Its name is the digest of everything that the state depe
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perpacket.errors import RunFailed
 from perpacket_lab.emulate import folders, qemu
 from perpacket_lab.emulate.kernel import Kernel
-from perpacket_lab.emulate.machine import MESSAGE, OPTIONS, Boot, Machine
+from perpacket_lab.emulate.machine import KERNEL_OPTIONS, MESSAGE, OPTIONS, Boot, Machine
 from perpacket_lab.emulate.qemu import Qemu
 
-SCHEMA = 3
+SCHEMA = 4
+ABOUT = "about.json"
+REMADE = "`perpacket emulate prepare` makes the machine again"
+CHECKSUM_BYTES = 1 << 20
 KEY_DIGITS = 20
 READY = f"{MESSAGE}ready"
 """The plugin's message when the guest has booted. Then the guest waits until the machine stops."""
@@ -36,11 +43,14 @@ class Prepared:
     folder: Path
     kernel: str
     """The kernel's version."""
+    more_options: str = ""
+    """Further options of the kernel."""
 
     @property
     def boot(self) -> Boot:
         """The files from which the guest booted."""
-        return Boot(*(self.folder / name for name in ("kernel", "archive", "memory")))
+        kernel, archive, memory = (self.folder / each for each in ("kernel", "archive", "memory"))
+        return Boot(kernel, archive, memory, boot_options(self.more_options))
 
     @property
     def state(self) -> Path:
@@ -58,10 +68,26 @@ class Prepared:
         return self.folder / "types"
 
     @property
+    def about(self) -> dict[str, Any]:
+        """The facts that were stored with the machine; raises `RunFailed` if they are damaged."""
+        try:
+            return dict(json.loads((self.folder / ABOUT).read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise RunFailed(f"{self.folder / ABOUT}: {error}", REMADE) from None
+
+    @property
     def state_digest(self) -> str:
         """The digest of the memory and of the processors' registers."""
-        about = json.loads((self.folder / "about.json").read_text(encoding="utf-8"))
-        return str(about["state"])
+        return str(self.about["state"])
+
+    @property
+    def damaged(self) -> str:
+        """The first file that is not as it was stored; empty if all are."""
+        try:
+            stored = self.about.get("checksums", {})
+        except RunFailed:
+            return ABOUT
+        return next((name for name in stored if checksum(self.folder / name) != stored[name]), "")
 
     @property
     def key(self) -> str:
@@ -69,36 +95,51 @@ class Prepared:
         return self.folder.name
 
 
-def key(emulator: Qemu, kernel: Kernel, archive: bytes) -> str:
+def boot_options(more: str) -> str:
+    """The options of the kernel, the last of which count."""
+    return f"{KERNEL_OPTIONS} {more}".strip()
+
+
+def key(emulator: Qemu, kernel: Kernel, archive: bytes, more_options: str = "") -> str:
     """The name of a machine's folder: the digest of these inputs."""
     inputs = {
         "schema": SCHEMA,
         "qemu": emulator.version,
-        "options": OPTIONS,
+        "options": (*OPTIONS, boot_options(more_options)),
         "kernel": qemu.digest(kernel.image),
         "archive": qemu.digest(archive),
     }
     return qemu.digest(json.dumps(inputs, sort_keys=True).encode())[:KEY_DIGITS]
 
 
-def find(emulator: Qemu, kernel: Kernel, archive: bytes) -> Prepared | None:
+def find(emulator: Qemu, kernel: Kernel, archive: bytes, more_options: str = "") -> Prepared | None:
     """The prepared machine of these inputs, if there is one."""
-    folder = folders.cache() / "machines" / key(emulator, kernel, archive)
-    return Prepared(folder, kernel.version) if folder.is_dir() else None
+    folder = folders.cache() / "machines" / key(emulator, kernel, archive, more_options)
+    return Prepared(folder, kernel.version, more_options) if folder.is_dir() else None
 
 
 def prepare(
-    emulator: Qemu, plugin: Path, kernel: Kernel, archive: bytes, on_stage: OnStage
+    emulator: Qemu,
+    plugin: Path,
+    kernel: Kernel,
+    archive: bytes,
+    on_stage: OnStage,
+    more_options: str = "",
 ) -> Prepared:
     """The prepared machine of these inputs, booted now if there is none.
 
+    `more_options` are options of the kernel.
+
     Raises `RunFailed` when the guest does not boot; the cache folder is then unchanged.
     """
-    if ready := find(emulator, kernel, archive):
-        return ready
-    folder = folders.cache() / "machines" / key(emulator, kernel, archive)
+    if ready := find(emulator, kernel, archive, more_options):
+        if not (damaged := ready.damaged):
+            return ready
+        on_stage(f"{ready.folder / damaged} is damaged, so the machine is made again")
+        folders.remove(ready.folder)
+    folder = folders.cache() / "machines" / key(emulator, kernel, archive, more_options)
     with folders.made(folder) as new:
-        made = Prepared(new, kernel.version)
+        made = Prepared(new, kernel.version, more_options)
         (new / "kernel").write_bytes(kernel.image)
         (new / "archive").write_bytes(archive)
         arguments = {"dump": str(made.symbols), "dump-types": str(made.types)}
@@ -111,11 +152,12 @@ def prepare(
         about = {
             "kernel": kernel.version,
             "qemu": emulator.version,
-            "options": OPTIONS,
+            "options": (*OPTIONS, boot_options(more_options)),
             "state": digest(new / "memory", registers),
+            "checksums": {file.name: checksum(file) for file in sorted(new.iterdir())},
         }
-        (new / "about.json").write_text(json.dumps(about, indent=2) + "\n")
-    return Prepared(folder, kernel.version)
+        (new / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+    return Prepared(folder, kernel.version, more_options)
 
 
 def digest(memory: Path, registers: str) -> str:
@@ -124,6 +166,27 @@ def digest(memory: Path, registers: str) -> str:
         machine = hashlib.file_digest(file, "sha256")
     machine.update(registers.encode())
     return machine.hexdigest()[:KEY_DIGITS]
+
+
+def checksum(file: Path) -> int:
+    """A checksum of a file (CRC-32); 0 for one that cannot be read.
+
+    Blocks of zeros do not count, because most of the memory is a hole in its file.
+    """
+    zeros = bytes(CHECKSUM_BYTES)
+    value = at = 0
+    try:
+        with file.open("rb", buffering=0) as opened:
+            size = opened.seek(0, os.SEEK_END)
+            while at < size:
+                at = opened.seek(at, os.SEEK_DATA) // CHECKSUM_BYTES * CHECKSUM_BYTES
+                block = os.pread(opened.fileno(), CHECKSUM_BYTES, at)
+                if block != zeros:
+                    value = zlib.crc32(block, zlib.crc32(b"%d" % at, value))
+                at += CHECKSUM_BYTES
+    except OSError as error:
+        return value if error.errno == errno.ENXIO else 0  # ENXIO: no data up to the end
+    return value
 
 
 def check_symbols(file: Path, version: str) -> None:

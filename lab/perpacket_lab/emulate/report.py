@@ -88,6 +88,11 @@ def function(row: Row) -> str:
     return row.get("function") or "[user]"
 
 
+def file(row: Row) -> str:
+    """The program or library of a row of user code; empty for the kernel."""
+    return str(row.get("file") or "")
+
+
 GROUPS: dict[str, NameOf] = {"layers": layer, "kinds": kind, "regions": region}
 """The ways to divide the same counts. The keys are those of the document."""
 
@@ -103,6 +108,10 @@ class Variant:
         """The counts by layer, kind and direction, without the idle loop."""
         return [row for row in self.counts["counts"] if row["layer"] != "idle"]
 
+    def only(self, select: Select) -> Variant:
+        """The same variant with the selected rows alone."""
+        return Variant({**self.counts, "counts": [row for row in self.rows if select(row)]})
+
     def packets(self, way: str = "") -> int:
         """Frames sent or received, or both together."""
         frames = self.counts["frames"]
@@ -110,8 +119,8 @@ class Variant:
 
     @property
     def requests(self) -> int:
-        """HTTP responses that the server began to send."""
-        return sum(self.counts.get("responses", {}).values())
+        """The requests: HTTP responses that the server began to send, or what was counted."""
+        return int(self.counts.get("requests") or sum(self.counts.get("responses", {}).values()))
 
     def instructions(self, select: Select) -> float:
         """Instructions of the selected rows."""
@@ -157,6 +166,7 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
         "variants": len(variants),
         "turn_instructions": settings.turn_instructions,
         "packets": {way: total(variants, way) for way in ("sent", "received")},
+        "requests": sum(one.requests for one in variants),
         "responses": responses(variants),
         "guest_window_s": [one["guest"]["values"][0] / 1e9 for one in counts],
         "returns": [one["returns"] for one in counts],
@@ -178,6 +188,11 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
     document["layer_kinds"] = layer_kinds(variants)
     if settings.by == "function":
         document["functions"] = functions(settings, variants)
+        document["files"] = {
+            name: cost(settings, variants, where(file, name))
+            for name in ordered(file(row) for one in variants for row in one.rows)
+            if name
+        }
     if settings.by == "structure":
         document["structures"] = structures.by_structure(settings, variants)
         document["declared_lines"] = structures.declared_lines(variants)
@@ -225,6 +240,8 @@ def cost(
 ) -> dict[str, Any]:
     """Instructions and misses of the selected rows per packet; `way` selects the packets."""
     everything = [one.instructions(every) for one in variants]
+    # Select once: with functions of the server there are thousands of rows.
+    variants, select = [one.only(select) for one in variants], every
     own = [one.instructions(select) for one in variants]
     packets = [max(1, one.packets(way)) for one in variants]
     share = mean(

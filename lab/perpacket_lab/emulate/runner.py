@@ -6,7 +6,7 @@ these sizes in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event
@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perpacket.errors import ConfigurationError, RunFailed
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.emulate import report, runs
 from perpacket_lab.emulate.caches import Shape, shape
+from perpacket_lab.emulate.guest_changes import GuestChange
 from perpacket_lab.emulate.session import Guest, Session, open_session, prepared_session
 from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 from perpacket_lab.study.point import Point
@@ -51,6 +52,13 @@ class Plan(BaseModel):
     prefetch: Literal["none", "next-line"] = Field(alias="memory.prefetch", default="none")
     turn_instructions: int = Field(alias="emulator.turn_instructions", default=20_000)
     frames: int = Field(alias="run.frames", default=6000)
+    requests: int = Field(alias="run.requests", default=0)
+    """If not 0, the number of requests to count instead of frames."""
+    offloads: bool = Field(alias="emulator.offloads", default=False)
+    """Whether TSO, GSO and GRO stay as the driver sets them."""
+    server_options: str = Field(alias="server.options", default="")
+    changes: str = Field(alias="trial.changes", default="")
+    """Changes of the catalogue, such as `tso=off+gro=on`."""
 
     @property
     def l2(self) -> Shape:
@@ -66,7 +74,9 @@ class Plan(BaseModel):
                 self.size_bytes,
                 self.latency_ms,
                 self.rate_mbps,
+                self.offloads,
                 keep_alive=self.keep_alive,
+                server_options=self.server_options,
             ),
             Memory(
                 l1=(shape("memory.l1", self.l1),),
@@ -75,6 +85,8 @@ class Plan(BaseModel):
                 next_line=self.prefetch == "next-line",
             ),
             frames=self.frames,
+            requests=self.requests,
+            changes=tuple(filter(None, self.changes.split("+"))),
             variants=1,
             turn_instructions=self.turn_instructions,
         )
@@ -110,7 +122,13 @@ class Passes:
             settings = replace(plan.settings(self.sizes[shared]), seed=seed)
             found = self.session
             self._done[key] = runs.variant(
-                found.emulator, found.plugin, found.machine, settings, seed - 1, stop=self.stop
+                found.emulator,
+                found.plugin,
+                found.machine,
+                settings,
+                seed - 1,
+                files=found.files,
+                stop=self.stop,
             )
         return self._done[key]
 
@@ -171,21 +189,32 @@ class EmulatedRunner:
         settings = plan.settings((plan.l2,))
         return round(1000 * (settings.warmup + settings.frames) / FRAMES_PER_S)
 
-    def open_session(self) -> Session:
+    def open_session(self, changes: Sequence[GuestChange] = ()) -> Session:
         """The prepared machine, booted now if the cache has none; raises `MachineLacks`."""
-        return open_session(Guest(), lambda text: None)
+        return open_session(Guest(changes=changes), lambda text: None)
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
         """Open the prepared machine; raises `MachineLacks` when this machine cannot emulate."""
         sizes: dict[Plan, tuple[Shape, ...]] = {}
-        for plan in map(plan_of, points):
+        changes: dict[str, GuestChange] = {}
+        left_out: dict[str, str] = {}
+        for point in points:
+            plan = plan_of(point)
             shared = plan.one_pass()
             sizes[shared] = tuple(dict.fromkeys((*sizes.get(shared, ()), plan.l2)))
-        session = self.open_session()
+            try:
+                own = changes_of(plan)
+            except ConfigurationError as error:
+                left_out[point.name] = str(error)
+            else:
+                changes |= {change.text: change for change in own}
+        if points and len(left_out) == len(points):
+            raise MachineLacks(next(iter(left_out.values())))
+        session = self.open_session(tuple(changes.values()))
         self.passes = Passes(session, sizes, Event(), {})
         try:
-            yield SetupDescription(session.facts, {"limits": list(report.LIMITS)})
+            yield SetupDescription(session.facts, {"limits": list(report.LIMITS)}, left_out)
         finally:
             self.passes = None
 
@@ -193,9 +222,21 @@ class EmulatedRunner:
 class PreparedRunner(EmulatedRunner):
     """Emulates only if a machine is prepared, and boots none; for studies that also measure."""
 
-    def open_session(self) -> Session:
+    def open_session(self, changes: Sequence[GuestChange] = ()) -> Session:
         """The prepared machine; raises `MachineLacks` when there is none."""
-        return prepared_session()
+        return prepared_session(changes)
+
+
+def changes_of(plan: Plan) -> list[GuestChange]:
+    """The changes of a plan; raises `ConfigurationError` if the guest cannot have one."""
+    settings = plan.settings((plan.l2,))
+    changes = [GuestChange.of(text, settings.scenario) for text in settings.changes]
+    for change in changes:
+        if change.kernel_option:
+            raise ConfigurationError(
+                f"{change.text}: it needs a guest of its own, and a study boots none"
+            )
+    return changes
 
 
 def result(plan: Plan, passes: Passes, counts: Mapping[str, Any]) -> dict[str, object]:
@@ -221,7 +262,7 @@ def values(cost: Mapping[str, Any], label: str) -> dict[str, float]:
     """The values of a cost for the second level `label`, by the names of results."""
     found: dict[str, float] = {"share": cost["share"]}
     for key, value in cost.items():
-        if not key.endswith("_per_packet"):
+        if not key.endswith(("_per_packet", "_per_request")):
             continue
         if isinstance(value, Mapping):
             found[key] = (value.get(label) or next(iter(value.values())))["value"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ from perpacket_lab.emulate.machine import Machine
 from perpacket_lab.emulate.prepared import Prepared
 from perpacket_lab.emulate.qemu import Qemu
 from perpacket_lab.emulate.settings import Settings
+from perpacket_lab.emulate.user_functions import UserFunctions, place_of_function, with_functions
+from perpacket_lab.emulate.work import Place
 
 DONE = "perpacket: done"
 
@@ -99,6 +102,8 @@ def variant(
                 hint="use a kernel that is built with CONFIG_DEBUG_INFO_BTF, as distributions do",
             )
         arguments["types"] = str(prepared.types)
+    # The rows of a recording are named before the mappings are known.
+    names_user = settings.by == "function" and record is None
     part = record.with_name(f"{record.name}.part") if record else None
     if part:
         arguments["record"] = str(part)
@@ -109,16 +114,29 @@ def variant(
         if stop is not None and stop.is_set():
             raise Interrupted("the emulation was stopped")
 
-    script = work.script(settings, number)
+    archives = (prepared.boot.archive_bytes(), files) if names_user or settings.function else ()
+    script = work.script(settings, number, place_of(settings, prepared, archives))
     try:
         with Machine(
-            emulator, prepared.boot, plugin, arguments, incoming=True, work=script, files=files
+            emulator,
+            prepared.boot,
+            plugin,
+            arguments,
+            incoming=True,
+            work=script,
+            files=files,
+            names_user=names_user,
         ) as machine:
             machine.restore(prepared.state)
             machine.wait_for(DONE, on_wait)
             if part:
                 machine.wait()  # the plugin completes its recording when the machine ends
             counts = last_window(machine.counts)
+            if names_user:
+                functions = UserFunctions.of(machine.mappings, *archives)
+                counts = with_functions(counts, functions)
+            if settings.counts_calls or settings.output:
+                counts = {**counts, "requests": requests_of(settings, machine.console)}
         if part and record:
             part.replace(record)
         check_responses(settings, counts)
@@ -131,7 +149,7 @@ def variant(
 
 def check_responses(settings: Settings, counts: Counts) -> None:
     """Raise `RunFailed` when a web server sent no response without an error."""
-    if settings.scenario.is_bulk:
+    if settings.scenario.is_bulk or settings.scenario.client:
         return
     responses: Mapping[str, int] = counts["responses"]  # type: ignore[assignment]  # its type
     if any(status < report.ERROR_STATUS for status in map(int, responses)):
@@ -142,6 +160,49 @@ def check_responses(settings: Settings, counts: Counts) -> None:
         "the clients request the file `file` of {root} at {address}:{port}; `perpacket emulate "
         "shell` opens a shell in the guest",
     )
+
+
+def requests_of(settings: Settings, console: str) -> int:
+    """The requests of a window that are no HTTP responses.
+
+    Raises `RunFailed` if the output of the client does not have their number.
+    """
+    if not settings.output:
+        return settings.requests
+    text = console.rpartition(work.CLIENT_OUTPUT)[2].rpartition(DONE)[0]
+    numbers = [found[1] or "" for found in re.finditer(settings.output, text)]
+    try:
+        total = round(sum(float(number.replace(",", "")) for number in numbers))
+    except ValueError as error:
+        raise RunFailed(f"--count-output {settings.output}: {error}") from None
+    if total > 0:
+        return total
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raise RunFailed(
+        f"--count-output {settings.output}: the client's output has no such number; its last "
+        f"lines: {' | '.join(lines[-work.OUTPUT_LINES :]) or 'none'}"
+    )
+
+
+def place_of(settings: Settings, prepared: Prepared, archives: Sequence[bytes]) -> Place | None:
+    """The place of the function or system call whose calls are requests; `None` for neither.
+
+    Raises `ConfigurationError` if it does not exist.
+    """
+    if settings.system_call:
+        name = f"__x64_sys_{settings.system_call}"
+        for line in prepared.symbols.read_text().splitlines():
+            if line.split()[2] == name:
+                return Place(int(line.split()[0], 16))
+        raise ConfigurationError(
+            f"--count-syscall {settings.system_call}: Linux {prepared.kernel} has no such system "
+            "call",
+            parameter="--count-syscall",
+            hint="`perf trace` and `strace -c` list those of a program",
+        )
+    if settings.function:
+        return place_of_function(settings.function, settings.scenario, archives)
+    return None
 
 
 def last_window(text: str) -> Counts:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket_lab.emulate import files, kernel, prepared, qemu, report, runs, self_test
+from perpacket_lab.emulate.guest_changes import GuestChange
 from perpacket_lab.emulate.prepared import Prepared
 from perpacket_lab.emulate.qemu import Qemu
 from perpacket_lab.emulate.settings import Settings
@@ -30,6 +31,12 @@ class Guest:
     """The root folder of the server, or the tar of an image."""
     server_env: Sequence[str] = ()
     """The environment of the server, as words `NAME=VALUE`."""
+    changes: Sequence[GuestChange] = ()
+    """All changes that are compared, whose files the guest has."""
+    client: Sequence[str] = ()
+    """The command of the clients, if it is not the load generator."""
+    kernel_options: str = ""
+    """Further options of the kernel's command line."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for options that contradict each other."""
@@ -109,15 +116,21 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
     )
     content = files.archive(source)
     own = files.server_archive(
-        guest.server, guest.server_files, guest.server_root, guest.server_env
+        guest.server,
+        guest.server_files,
+        guest.server_root,
+        guest.server_env,
+        guest.changes,
+        source,
+        guest.client,
     )
     self_test.check(emulator, plugin)
-    machine = prepared.prepare(emulator, plugin, source, content, on_stage)
+    machine = prepared.prepare(emulator, plugin, source, content, on_stage, guest.kernel_options)
     return Session(emulator, plugin, machine, own)
 
 
-def prepared_session() -> Session:
-    """The session of the default guest, which `emulate prepare` has stored.
+def prepared_session(changes: Sequence[GuestChange] = ()) -> Session:
+    """The session of the default guest, which `emulate prepare` has stored, with files of changes.
 
     Raises `MachineLacks` when there is none, or when QEMU, the plugin or a program is missing.
     """
@@ -127,8 +140,11 @@ def prepared_session() -> Session:
         raise MachineLacks(
             "no emulated machine is prepared", "`perpacket emulate prepare` boots and stores one"
         )
+    if damaged := machine.damaged:
+        raise MachineLacks(f"{machine.folder / damaged}: the file is damaged", prepared.REMADE)
     self_test.check(emulator, plugin)
-    return Session(emulator, plugin, machine)
+    own = files.server_archive((), (), changes=changes, kernel=kernel.cached())
+    return Session(emulator, plugin, machine, own)
 
 
 def prepared_guest(emulator: Qemu) -> Prepared | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -60,6 +61,10 @@ class Scenario:
     """Bytes of the buffers of each socket; 0 lets the kernel grow them."""
     keep_alive: bool = True
     """Whether requests share connections; if not, each request of a web client opens one."""
+    server_options: str = ""
+    """Options of `web`, or directives of nginx, in which `{folder}` is a folder for its files."""
+    client: str = ""
+    """The command of the clients, in place of the load generator; empty for that."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
@@ -78,6 +83,12 @@ class Scenario:
             )
         if not self.words:
             raise ConfigurationError("--server: expected a server", parameter="--server")
+        if self.client and self.is_bulk:
+            raise ConfigurationError(
+                "--client: the server bulk has a receiver of its own", parameter="--client"
+            )
+        if self.client and not self.client_command:
+            raise ConfigurationError("--client: expected a command", parameter="--client")
 
     @property
     def is_bulk(self) -> bool:
@@ -87,17 +98,22 @@ class Scenario:
     @property
     def words(self) -> list[str]:
         """The command of another server, as words; raises `ConfigurationError`."""
-        try:
-            return shlex.split(self.server)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"--server {self.server}: {str(error).lower()}", parameter="--server"
-            ) from None
+        return words_of("--server", self.server)
 
     @property
     def command(self) -> list[str]:
         """The command of a server that is not in `OWN_SERVERS`; empty for those in it."""
         return [] if self.server in OWN_SERVERS else self.words
+
+    @property
+    def client_command(self) -> list[str]:
+        """The command of the clients; empty for the load generator."""
+        return words_of("--client", self.client)
+
+    @property
+    def program(self) -> str:
+        """The program of the server."""
+        return {"web": "perpacket-agent", "bulk": "perpacket-agent"}.get(self.server, self.words[0])
 
     @property
     def bytes(self) -> int:
@@ -171,6 +187,13 @@ class Settings:
     """If not 0, the number of HTTP requests to count instead of `frames`."""
     warmup_requests: int = 0
     """Requests before such a window; 0 for a number that grows with the connections."""
+    function: str = ""
+    """The function of the server whose calls are the requests."""
+    system_call: str = ""
+    """The system call whose calls are the requests."""
+    output: str = ""
+    """A regular expression whose group is a number of requests in the output of the client. The
+    window is then its second run."""
     variants: int = VARIANTS
     """The number of runs, each with another start of the window and another memory layout."""
     turn_instructions: int = TURN_INSTRUCTIONS
@@ -181,6 +204,8 @@ class Settings:
     """A file of rules that have priority over the built-in ones."""
     setup: Path | None = None
     """A script that the guest runs before its server starts."""
+    changes: tuple[str, ...] = ()
+    """Changes of the catalogue that the guest makes, such as `tso=off`."""
     cycles: str = MACHINES[0]
     """The machine of the simulator whose latencies the modelled cycles have."""
 
@@ -203,6 +228,7 @@ class Settings:
             raise ConfigurationError(
                 "--warmup-requests needs --requests", parameter="--warmup-requests"
             )
+        self._check_counts()
         if self.rules and not self.rules.is_file():
             raise ConfigurationError(f"--rules {self.rules}: no such file", parameter="--rules")
         if self.setup and not self.setup.is_file():
@@ -213,6 +239,47 @@ class Settings:
             raise ConfigurationError(
                 f"--cycles {self.cycles}: expected {' or '.join(MACHINES)}", parameter="--cycles"
             )
+
+    def _check_counts(self) -> None:
+        given = {
+            "--count-function": self.function,
+            "--count-syscall": self.system_call,
+            "--count-output": self.output,
+        }
+        options = [option for option, value in given.items() if value]
+        if len(options) > 1:
+            raise ConfigurationError(
+                f"{options[0]} and {options[1]}: requests are counted in one way",
+                parameter=options[1],
+            )
+        if self.counts_calls and not self.requests:
+            raise ConfigurationError(f"{options[0]} needs --requests", parameter=options[0])
+        if not self.output:
+            return
+        if not self.scenario.client or self.requests:
+            raise ConfigurationError(
+                "--count-output needs --client, and excludes --requests: the window is the second "
+                "run of the client",
+                parameter="--count-output",
+            )
+        try:
+            groups = re.compile(self.output).groups
+        except re.error as error:
+            raise ConfigurationError(
+                f"--count-output {self.output}: {error}", parameter="--count-output"
+            ) from None
+        if groups != 1:
+            raise ConfigurationError(
+                f"--count-output {self.output}: expected a regular expression with one group, "
+                "the number",
+                parameter="--count-output",
+                hint=r"for example --count-output '(\d+) requests completed'",
+            )
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether a request is a call of a function or system call."""
+        return bool(self.function or self.system_call)
 
     @property
     def warmup(self) -> int:
@@ -225,6 +292,9 @@ class Settings:
     def as_dict(self) -> dict[str, object]:
         """The settings for a result."""
         scenario = asdict(self.scenario) | {"size_bytes": self.scenario.bytes}
+        for name in ("server_options", "client"):
+            if not scenario[name]:
+                del scenario[name]
         memory = asdict(self.memory)
         return {
             **scenario,
@@ -235,11 +305,31 @@ class Settings:
                 if self.requests
                 else {"frames": self.frames, "warmup_frames": self.warmup}
             ),
+            **{
+                name: value
+                for name, value in (
+                    ("count_function", self.function),
+                    ("count_syscall", self.system_call),
+                    ("count_output", self.output),
+                )
+                if value
+            },
             "turn_instructions": self.turn_instructions,
             "seed": self.seed,
             **({"rules": str(self.rules)} if self.rules else {}),
             **({"guest_setup": str(self.setup)} if self.setup else {}),
+            **({"changes": list(self.changes)} if self.changes else {}),
         }
+
+
+def words_of(option: str, command: str) -> list[str]:
+    """The words of a command; raises `ConfigurationError`, which names its option."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{option} {command}: {str(error).lower()}", parameter=option
+        ) from None
 
 
 def within(option: str, value: float, least: float, most: float, also: str = "") -> None:

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
+from perpacket_lab.emulate import guest_changes
+from perpacket_lab.emulate.guest_changes import GuestChange
 from perpacket_lab.emulate.settings import Scenario, Settings
 
 SERVER = "10.0.0.1"
@@ -37,17 +42,49 @@ OUTPUT = "/tmp/server"
 OUTPUT_LINES = 5
 """Lines of the server's messages that an error has."""
 
+CLIENT = "/tmp/client"
+"""The file with the output of a client that is another command."""
+
+CLIENT_RUN = "/tmp/client-run"
+"""The script that runs such a client once."""
+
+CLIENT_OUTPUT = "perpacket: output of the client"
+"""The line of the console before that output."""
+
+CLIENT_BYTES = 65_536
+"""The most bytes of it."""
+
 UNPACK = b"perpacket-agent guest files | (cd / && cpio -idu) 2>/dev/null\n"
 """Unpacks the files of another server."""
 
 SETUP = "/tmp/setup"
 """The script of the user, and the beginning of the name of its output."""
 
+MODULES = f"/{guest_changes.FOLDER}"
+
+STORE_SYMBOLS = "perpacket-agent guest store symbols /proc/kallsyms || exit 1"
+"""Tells the plugin the functions of modules that were loaded."""
+
 OFFLOADS = ("tso", "gso", "gro")
 
 
-def script(settings: Settings, variant: int) -> bytes:
-    """The script of one variant; the first variant is 0."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A function whose calls are counted."""
+
+    address: int
+    """Its address; in a file, its offset."""
+    file: str = ""
+    """The program or library in the guest; empty for the kernel."""
+
+    @property
+    def arguments(self) -> str:
+        """The arguments of the agent."""
+        return f" --function {self.address}" + (f" --in {self.file}" if self.file else "")
+
+
+def script(settings: Settings, variant: int, counted: Place | None = None) -> bytes:
+    """The script of one variant; the first variant is 0. `counted` has the calls that count."""
     scenario = settings.scenario
     lines = [
         "exec 2>/tmp/errors",
@@ -55,15 +92,58 @@ def script(settings: Settings, variant: int) -> bytes:
         UNPACK.decode(),
         *network(scenario),
         *setup(settings.setup),
+        *change(settings),
         *layout(settings.seed, variant),
-        *server(scenario),
-        *clients(scenario, settings.seed + variant),
-        "clients=$!",
-        f"sleep {0.01 + 0.0037 * variant:.4f}",
-        "kill -0 $clients || exit 1",
-        f"taskset 2 perpacket-agent guest count eth0 {window(settings, variant)}",
+        *server(scenario, settings.changes),
+        *loaded(settings, variant, counted),
     ]
     return os.fsencode("\n".join(lines) + "\n")
+
+
+def loaded(settings: Settings, variant: int, counted: Place | None) -> list[str]:
+    """Start the clients, and count a window."""
+    scenario = settings.scenario
+    count = "taskset 2 perpacket-agent guest count eth0"
+    pause = f"sleep {0.01 + 0.0037 * variant:.4f}"
+    arguments = window(settings, variant) + (counted.arguments if counted else "")
+    if not scenario.client:
+        return [
+            *clients(scenario, settings.seed + variant),
+            "clients=$!",
+            pause,
+            "kill -0 $clients || exit 1",
+            f"{count} {arguments}",
+        ]
+    command = f"taskset 2 {filled(scenario, scenario.client)}"
+    last = last_lines(CLIENT)
+    if settings.output:
+        # The script is run by the agent, so it needs the values of the shell's variables.
+        return [
+            f'echo "$inside "{shlex.quote(f"{command} >{CLIENT} 2>&1")} >{CLIENT_RUN}',
+            pause,
+            f"{count} 0 0 0 --script {CLIENT_RUN} 2>/dev/null || {{",
+            f'    echo "error: the client failed; its last messages: {last}" >&2',
+            "    exit 1",
+            "}",
+            f"echo {shlex.quote(CLIENT_OUTPUT)}; tail -c {CLIENT_BYTES} {CLIENT}",
+        ]
+    command = f"$inside {command}"
+    return [
+        f"{command} >{CLIENT} 2>&1 &",
+        "clients=$!",
+        pause,
+        f"{count} {arguments} &",
+        "count=$!",
+        "while kill -0 $count 2>/dev/null; do",
+        "    kill -0 $clients 2>/dev/null || {",
+        "        sleep 0.1; kill -0 $count 2>/dev/null || break",
+        f'        echo "error: the client ended before the window; its last messages: {last}" >&2',
+        "        exit 1",
+        "    }",
+        "    sleep 0.02",
+        "done",
+        "wait $count || exit 1",
+    ]
 
 
 def setup(script: Path | None) -> list[str]:
@@ -71,15 +151,38 @@ def setup(script: Path | None) -> list[str]:
     if script is None:
         return []
     text = os.fsdecode(script.read_bytes())
-    ended = "the set-up ended with status $status; its last message"
     return [
         f"printf %s {shlex.quote(text)} >{SETUP}",
-        f'inside="$inside" sh -e {SETUP} >{SETUP}-output 2>&1 || {{',
+        *checked(f'inside="$inside" sh -e {SETUP}', "the set-up"),
+        STORE_SYMBOLS,
+    ]
+
+
+def change(settings: Settings) -> list[str]:
+    """Load the modules of all compared changes, and make those of this emulation."""
+    lines = [
+        f"[ ! -e {MODULES}/order ] || {{",
+        f"    while read -r module; do insmod {MODULES}/$module || exit 1; done <{MODULES}/order",
+        f"    {STORE_SYMBOLS}",
+        "}",
+    ]
+    for text in settings.changes:
+        for command in GuestChange.of(text, settings.scenario).commands:
+            words = shlex.quote(f"PATH=/host:$PATH; {command}")
+            lines += checked(f'inside="$inside" sh -ec {words}', text)
+    return lines
+
+
+def checked(command: str, what: str) -> list[str]:
+    """Run a command. If it fails, end with an error that has its last message."""
+    output = f"{SETUP}-output"
+    ended = f'" ended with status $status; its last message: $(tail -n 1 {output})"'
+    return [
+        f"{command} >{output} 2>&1 || {{",
         "    status=$?",
-        f'    echo "error: {ended}: $(tail -n 1 {SETUP}-output)" >&2',
+        f"    echo {shlex.quote(f'error: {what}')}{ended} >&2",
         "    exit 1",
         "}",
-        "perpacket-agent guest store symbols /proc/kallsyms || exit 1",
     ]
 
 
@@ -129,24 +232,28 @@ def layout(seed: int, variant: int) -> list[str]:
     ]
 
 
-def server(scenario: Scenario) -> list[str]:
+def server(scenario: Scenario, changes: Sequence[str] = ()) -> list[str]:
     """Start the server on processor 0 and wait until it listens."""
     if scenario.is_bulk:  # the clients are the side that listens
         return []
+    changed = [GuestChange.of(text, scenario).server_option for text in changes]
+    options = " ".join(filter(None, [scenario.server_options, *changed]))
+    options = options.replace("{folder}", "/tmp")
     words = {
         "nginx": ["/host/nginx", "-c", "/etc/nginx.conf", "-e", "stderr"],
         "web": [
             *("perpacket-agent", "serve", "web", "--root", "/www", "--quiet"),
-            *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0"),
+            *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0", *shlex.split(options)),
         ],
     }.get(scenario.server)
     # Other servers may print their errors on standard output.
     command = (
         f"{shlex.join(words)} >/dev/null 2>{OUTPUT}"
         if words
-        else f"{foreign(scenario.command)} >{OUTPUT} 2>&1"
+        else f"{filled(scenario, scenario.server)} >{OUTPUT} 2>&1"
     )
     return [
+        *(nginx_configuration(options) if options and scenario.server == "nginx" else []),
         f"head -c {scenario.bytes} /dev/zero >/www/{FILE}",
         "chmod -R a+rX /www",
         f"taskset 1 {command} &",
@@ -155,16 +262,36 @@ def server(scenario: Scenario) -> list[str]:
     ]
 
 
-def foreign(words: list[str]) -> str:
-    """The command of another server; `{root}`, `{address}` and `{port}` are replaced."""
-    values = {"{root}": "/www", "{address}": SERVER, "{port}": str(WEB_PORT)}
-    filled = []
-    for word in words:
+def nginx_configuration(directives: str) -> list[str]:
+    """Write the configuration of nginx with these directives."""
+    from perpacket_lab.measure.web.peers import with_directives
+
+    file = resources.files("perpacket_lab.emulate") / "guest" / "nginx.conf"
+    text = with_directives(file.read_text(encoding="utf-8"), directives)
+    return [f"printf %s {shlex.quote(text)} >/etc/nginx.conf"]
+
+
+def filled(scenario: Scenario, command: str) -> str:
+    """The command of another server or client, with `{root}`, `{address}` and so on replaced."""
+    values = {
+        "{root}": "/www",
+        "{address}": SERVER,
+        "{port}": str(WEB_PORT),
+        "{connections}": str(scenario.connections),
+    }
+    words = []
+    for word in shlex.split(command):
         for name, value in values.items():
             word = word.replace(name, value)  # noqa: PLW2901
-        filled.append(word)
-    filled[0] = f"/host/{filled[0].rpartition('/')[2]}"
-    return shlex.join(filled)
+        words.append(word)
+    words[0] = f"/host/{words[0].rpartition('/')[2]}"
+    return shlex.join(words)
+
+
+def last_lines(file: str) -> str:
+    """The last lines of a file as one, for a double-quoted text of the shell."""
+    one_line = """awk '{ printf "%s%s", before, $0; before = " | " }'"""
+    return f"$(tail -n {OUTPUT_LINES} {file} | cut -c 1-200 | {one_line} | grep . || echo none)"
 
 
 def listening(address: str, inside: str, who: str) -> list[str]:
@@ -174,8 +301,7 @@ def listening(address: str, inside: str, who: str) -> list[str]:
     the process, in one line.
     """
     port = f":{int(address.rpartition(':')[2]):04X} "
-    one_line = """awk '{ printf "%s%s", before, $0; before = " | " }'"""
-    last = f"$(tail -n {OUTPUT_LINES} {OUTPUT} | cut -c 1-200 | {one_line} | grep . || echo none)"
+    last = last_lines(OUTPUT)
     error = f"{who} does not listen at {address}: it $does; its last messages: {last}"
     return [
         "tries=500; status=",

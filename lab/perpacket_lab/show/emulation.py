@@ -29,6 +29,8 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     if rows := document.get("functions"):
         named = {f"{row['function']} ({row['layer']})": row for row in rows}
         tables.append(table("Functions with most misses, per packet", "function", named))
+    if costs := document.get("files"):
+        tables.append(table("User code by program and library, per packet", "file", costs))
     if rows := document.get("structures"):
         tables += [structures_table(rows), lines_table(rows)]
     if rows := document.get("declared_lines"):
@@ -166,7 +168,7 @@ def headline(document: Mapping[str, Any]) -> str:
     first_levels = " and ".join(document["caches"]["l1"])
     counted = (
         f"{packets['sent']:,} packets sent and {packets['received']:,} received"
-        f"{requests_text(document['responses'])} in {variants} "
+        f"{requests_text(document)} in {variants} "
         f"variant{'' if variants == 1 else 's'}; first level {first_levels}; "
         f"turns of {document['turn_instructions']:,} instructions"
     )
@@ -180,9 +182,11 @@ def headline(document: Mapping[str, Any]) -> str:
     )
 
 
-def requests_text(requests: Mapping[str, Any]) -> str:
-    """The requests and the statuses of their responses; empty for a server without HTTP."""
+def requests_text(document: Mapping[str, Any]) -> str:
+    """The requests and the statuses of HTTP responses; empty without requests."""
+    requests = document["responses"]
     if not requests["count"]:
-        return ""
+        counted = document.get("requests", 0)
+        return f", {counted:,} requests" if counted else ""
     statuses = ", ".join(f"{number:,} {status}" for status, number in requests["statuses"].items())
     return f", {requests['count']:,} requests (statuses: {statuses})"

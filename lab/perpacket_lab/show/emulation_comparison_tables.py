@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from perpacket.analysis import ratios
@@ -46,6 +46,36 @@ def state(claim: Claim[Pair]) -> str:
     if not claim.detail.first:
         return "new"
     return "gone" if not claim.detail.second else str(claim.verdict)
+
+
+def changes_table(compared: Mapping[str, EmulationComparison]) -> Table:
+    """A row for each change of the catalogue, by the first unit."""
+    rows = []
+    for text, comparison in compared.items():
+        by_unit = comparison.by_unit[comparison.unit]
+        total, most = by_unit.total, by_unit.changed_most
+        by = most.detail.second - most.detail.first if most else 0
+        rows.append(
+            (
+                text,
+                number_text(total.detail.first),
+                number_text(total.detail.second),
+                shown.ratio_text(total),
+                str(total.verdict),
+                f"{most.quantity} {by:+,.1f}" if most else "",
+            )
+        )
+    unit = comparison.unit
+    headings = ("change", "before", "changed", "ratio", "verdict", "layer that changed most")
+    return Table.of_texts(f"instructions a {unit}", headings, tuple(rows), headings[1:4])
+
+
+def changes_document(compared: Mapping[str, EmulationComparison]) -> dict[str, object]:
+    """The comparisons of changes as JSON."""
+    return {
+        "schema": SCHEMA,
+        "changes": [{"change": text, **document(one)} for text, one in compared.items()],
+    }
 
 
 def headline(comparison: EmulationComparison) -> str:

@@ -122,6 +122,23 @@ class Source(Table):
     """The magnitude; empty if the source has none."""
 
 
+class InGuest(Table):
+    """`[guest]`: the change on an emulated machine, where it endangers nothing.
+
+    Without a command or an option of the kernel, the guest runs the command of the setting. In all
+    texts, `{value}` is replaced.
+    """
+
+    values: list[str] = Field(default_factory=list)
+    """The values there, if they are not those of the change."""
+    command: str = ""
+    """A shell command; `{interface}` is replaced too."""
+    kernel_option: str = ""
+    """An option of the kernel's command line, for a change that needs another boot."""
+    modules: list[str] = Field(default_factory=list)
+    """The kernel's modules that the change needs, unless they are built in."""
+
+
 class Change(Table):
     """A setting with the values to try."""
 
@@ -146,6 +163,8 @@ class Change(Table):
     trial."""
     server: dict[str, str | dict[str, str]] = Field(default_factory=dict)
     """For each server its option: a text with `{value}`, or a text for each value."""
+    guest: InGuest | None = None
+    """The change on an emulated machine; None if it cannot have the change."""
     evidence: Evidence | None = None
     bound: Bound
     risk: Risk
@@ -224,17 +243,7 @@ def read(name: str, text: str) -> Change:
 
 def find(text: str) -> tuple[Change, str]:
     """The change and the value in a text such as `tso=off`; raises `ConfigurationError`."""
-    name, equals, value = text.partition("=")
-    changes = load()
-    if name not in changes:
-        close = get_close_matches(name, changes, n=1)
-        raise ConfigurationError(
-            f"{text}: there is no change {name}",
-            parameter="CHANGE",
-            value=text,
-            hint=f"did you mean {close[0]}?" if close else "`perpacket advise` names every change",
-        )
-    change = changes[name]
+    change, value = _named(text)
     if change.action == "advise":
         price = re.sub(r"\{(\w+)[^}]*\}", lambda fact: fact[1].upper(), change.price)
         raise ConfigurationError(
@@ -243,12 +252,58 @@ def find(text: str) -> tuple[Change, str]:
             value=text,
             hint=f"price it: {price}" if price else "",
         )
-    if not equals:
-        raise ConfigurationError(
-            f"{text}: expected {name}=VALUE, with {change.allowed}",
-            parameter="CHANGE",
-            value=text,
-            allowed=f"for example {name}={change.example}",
-        )
+    if not value:
+        raise _no_value(text, change, change.allowed, change.example)
     change.check(value)
     return change, value
+
+
+def find_in_guest(text: str) -> tuple[Change, InGuest, str]:
+    """The change and the value in a text such as `tso=off`, for an emulated machine.
+
+    Raises `ConfigurationError` if an emulated machine cannot have the change.
+    """
+    change, value = _named(text)
+    if change.guest is None:
+        possible = ", ".join(name for name, one in load().items() if one.guest is not None)
+        raise ConfigurationError(
+            f"{text}: an emulated machine cannot have this change",
+            parameter="--change",
+            value=text,
+            hint=f"expected an option of its server, or one of: {possible}",
+        )
+    values = change.guest.values
+    if not value:
+        allowed = " or ".join(values) or change.allowed
+        raise _no_value(text, change, allowed, values[0] if values else change.example)
+    if values and value not in values:
+        raise ConfigurationError(
+            f"{text}: expected {' or '.join(values)}", parameter="--change", value=text
+        )
+    if not values:
+        change.check(value)
+    return change, change.guest, value
+
+
+def _named(text: str) -> tuple[Change, str]:
+    """The change that a text names, and its value; empty for none."""
+    name, _, value = text.partition("=")
+    changes = load()
+    if name in changes:
+        return changes[name], value
+    close = get_close_matches(name, changes, n=1)
+    raise ConfigurationError(
+        f"{text}: there is no change {name}",
+        parameter="CHANGE",
+        value=text,
+        hint=f"did you mean {close[0]}?" if close else "`perpacket advise` names every change",
+    )
+
+
+def _no_value(text: str, change: Change, allowed: str, example: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{text}: expected {change.name}=VALUE, with {allowed}",
+        parameter="CHANGE",
+        value=text,
+        allowed=f"for example {change.name}={example}",
+    )

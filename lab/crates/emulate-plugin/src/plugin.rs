@@ -111,6 +111,8 @@ pub struct Plugin {
     /// The address at which the next block begins, if the last instruction of a block was the long nop
     /// that marks a request.
     pub after_mark: Option<u64>,
+    /// The address of the function whose calls are requests, if there is one.
+    pub counted: Option<u64>,
 }
 
 impl Plugin {
@@ -178,7 +180,7 @@ impl Plugin {
             out: create(&options.out)?,
             dump: None,
             new_symbols: Vec::new(),
-            functions: Functions::new(symbols, rules),
+            functions: Functions::new(symbols, rules).dividing_user(options.maps.is_some()),
             observer,
             machine: None,
             registers: None,
@@ -191,6 +193,7 @@ impl Plugin {
             turn_left: 0,
             pages: Box::new([NO_PAGE; PAGES]),
             after_mark: None,
+            counted: None,
             options,
         })
     }

@@ -83,10 +83,15 @@ impl Plugin {
         match request.operation {
             1 => {
                 self.attach();
-                let [frames, responses, warmup, ..] = request.numbers;
-                if responses > 0 {
+                let [frames, requests, warmup, function, ..] = request.numbers;
+                if requests > 0 {
+                    self.counted = (function > 0).then_some(function);
+                    let calls = self.counted.is_some();
                     self.observer
-                        .start_at_response(label(&page), warmup, responses);
+                        .start_at_request(label(&page), warmup, requests, calls);
+                    if calls {
+                        translate_again(self.id);
+                    }
                 } else {
                     self.observer
                         .start(label(&page), (frames > 0).then_some(frames));
@@ -104,7 +109,7 @@ impl Plugin {
             7 => self.attach(),
             8 => self.reply(&request, u32::from(self.observer.is_frozen()), &[]),
             9 => self.wait_for_stop(),
-            10 => self.reply(&request, 8, &self.observer.responses().to_le_bytes()),
+            10 => self.reply(&request, 8, &self.observer.requests().to_le_bytes()),
             other => self.fail(
                 &format!("the guest made request {other}, expected 1 to 10"),
                 "use the guest's programs of this version of perpacket",
@@ -183,12 +188,13 @@ impl Plugin {
         )
     }
 
-    /// Appends to the file with the guest's symbols (`file` is 0) or types (1). An empty text ends
-    /// the file.
+    /// Appends to the file with the guest's symbols (`file` is 0), types (1) or mappings (2). An
+    /// empty text ends the file.
     fn append_to_dump(&mut self, file: u64, text: &[u8]) {
         let path = match file {
             0 => self.options.dump.clone(),
-            _ => self.options.dump_types.clone(),
+            1 => self.options.dump_types.clone(),
+            _ => self.options.maps.clone(),
         };
         let Some(path) = path else {
             return;

@@ -275,6 +275,20 @@ fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
             qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data);
         }
     }
+    for translated in all {
+        if plugin.counted == Some(translated.decoded.ip()) {
+            let data = ptr::from_mut(plugin).cast();
+            // SAFETY: QEMU is translating this instruction.
+            unsafe {
+                qemu_plugin_register_vcpu_insn_exec_cb(
+                    translated.instruction,
+                    counted_runs,
+                    NO_REGISTERS,
+                    data,
+                );
+            }
+        }
+    }
     let runs = match first_push {
         Some(_) => exception_enters,
         None => block_runs,
@@ -509,6 +523,14 @@ extern "C" fn page_dropped(_processor: c_uint, data: *mut c_void) {
     let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
         plugin.forget_pages();
+    }
+}
+
+extern "C" fn counted_runs(_processor: c_uint, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { plugin_of(data) };
+    if plugin.is_active {
+        plugin.observer.calls_counted();
     }
 }
 

@@ -1,6 +1,10 @@
 //! The kernel's functions, and how entering one changes the context.
 
+use std::borrow::Cow;
+
 use perpacket_cost::{Direction, FunctionClass, KernelSymbols, Kind, Layer, Owner, Rules};
+
+use rustc_hash::FxHashMap;
 
 use crate::context::Context;
 
@@ -126,6 +130,10 @@ pub struct Functions {
     symbols: KernelSymbols,
     rules: Rules,
     classes: Vec<Option<FunctionClass>>,
+    /// Whether blocks of user code are told apart, by their addresses.
+    divides_user: bool,
+    user: Vec<u64>,
+    by_address: FxHashMap<u64, Function>,
 }
 
 impl Functions {
@@ -133,6 +141,9 @@ impl Functions {
     pub const USER: Function = Function(u32::MAX);
     /// Kernel code in no function.
     pub const UNKNOWN: Function = Function(u32::MAX - 1);
+
+    /// The first number of a block of user code.
+    const FIRST_USER: u32 = 1 << 30;
 
     /// The functions of these symbols. There may be no symbols.
     #[must_use]
@@ -142,6 +153,18 @@ impl Functions {
             symbols,
             rules,
             classes,
+            divides_user: false,
+            user: Vec::new(),
+            by_address: FxHashMap::default(),
+        }
+    }
+
+    /// Tells blocks of user code apart. The name of each has its address.
+    #[must_use]
+    pub fn dividing_user(self, divides_user: bool) -> Self {
+        Self {
+            divides_user,
+            ..self
         }
     }
 
@@ -154,7 +177,7 @@ impl Functions {
     /// The function at an address of code, and its work. The lower half of all addresses is user code.
     pub fn at(&mut self, address: u64) -> (Function, Work) {
         if address >> 63 == 0 {
-            return (Self::USER, Work::USER);
+            return (self.user(address), Work::USER);
         }
         let Some(id) = self.symbols.find(address) else {
             return (Self::UNKNOWN, Work::default());
@@ -175,13 +198,28 @@ impl Functions {
         (Function(id.index() as u32), work)
     }
 
-    /// The name of a function.
-    #[must_use]
-    pub fn name(&self, function: Function) -> &str {
-        match function {
-            Self::USER => "user",
-            Self::UNKNOWN => "unknown",
-            Function(index) => self.symbols.name_at(index as usize).unwrap_or("unknown"),
+    fn user(&mut self, address: u64) -> Function {
+        if !self.divides_user {
+            return Self::USER;
         }
+        *self.by_address.entry(address).or_insert_with(|| {
+            self.user.push(address);
+            Function(Self::FIRST_USER + self.user.len() as u32 - 1)
+        })
+    }
+
+    /// The name of a function; of a block of user code, its address.
+    #[must_use]
+    pub fn name(&self, function: Function) -> Cow<'_, str> {
+        let name = match function {
+            Self::USER => Some("user"),
+            Self::UNKNOWN => None,
+            Function(index @ Self::FIRST_USER..) => {
+                let address = self.user[(index - Self::FIRST_USER) as usize];
+                return Cow::Owned(format!("user {address:#x}"));
+            }
+            Function(index) => self.symbols.name_at(index as usize),
+        };
+        Cow::Borrowed(name.unwrap_or("unknown"))
     }
 }

@@ -127,12 +127,14 @@ pub struct Observer {
     frames: Option<Frames>,
     stage: Stage,
     label: String,
-    /// HTTP responses since the observation began, and those of the window by status.
-    responses: u64,
+    /// HTTP responses of the window by status.
     responses_by_status: BTreeMap<u16, u64>,
-    /// The responses at which the window begins, and at which it ends.
-    responses_from: Option<u64>,
-    responses_to: Option<u64>,
+    /// Whether a request is a call of a function, and not an HTTP response.
+    counts_calls: bool,
+    /// Requests since the observation began, those at which the window begins, and at which it ends.
+    requests: u64,
+    requests_from: Option<u64>,
+    requests_to: Option<u64>,
     recorder: Option<Recorder>,
     /// The kernel's structures, if misses are counted by them.
     structures: Option<Structures>,
@@ -179,10 +181,11 @@ impl Observer {
             frames: None,
             stage: Stage::Detached,
             label: String::new(),
-            responses: 0,
             responses_by_status: BTreeMap::new(),
-            responses_from: None,
-            responses_to: None,
+            counts_calls: false,
+            requests: 0,
+            requests_from: None,
+            requests_to: None,
             recorder,
             structures,
             settings,
@@ -230,7 +233,7 @@ impl Observer {
         self.tracker = Tracker::default();
         self.clear_filters();
         self.stage = Stage::Warm;
-        self.responses = 0;
+        self.requests = 0;
         self.mark(Mark::Attach);
         self.row = self.rows.of(Functions::UNKNOWN, Context::UNCLAIMED);
         debug_assert!(self.settings.by != By::Structure || self.row == UNPLACED);
@@ -256,39 +259,58 @@ impl Observer {
         }
     }
 
-    /// Begins a window when the card has begun to send `warmup` responses since the observation began.
-    /// It ends before the response that comes `responses` later.
-    pub fn start_at_response(&mut self, label: String, warmup: u64, responses: u64) {
+    /// Begins a window at the request `warmup` since the observation began. It ends before the request
+    /// that comes `requests` later. A request is an HTTP response that the card begins to send, or with
+    /// `counts_calls` a call of a function.
+    pub fn start_at_request(
+        &mut self,
+        label: String,
+        warmup: u64,
+        requests: u64,
+        counts_calls: bool,
+    ) {
         self.label = label;
-        let begin = warmup.max(self.responses + 1);
-        self.responses_from = Some(begin);
-        self.responses_to = Some(begin + responses);
+        if self.counts_calls != counts_calls {
+            (self.counts_calls, self.requests) = (counts_calls, 0);
+        }
+        let begin = warmup.max(self.requests + 1);
+        self.requests_from = Some(begin);
+        self.requests_to = Some(begin + requests);
     }
 
-    /// HTTP responses since the observation began.
+    /// Requests since the observation began.
     #[must_use]
-    pub const fn responses(&self) -> u64 {
-        self.responses
+    pub const fn requests(&self) -> u64 {
+        self.requests
     }
 
     /// The card begins to send an HTTP response.
     pub fn responds(&mut self, status: u16) {
-        if !self.is_watching() {
-            return;
+        if self.is_watching() && !self.counts_calls {
+            self.request();
         }
-        self.responses += 1;
-        if self
-            .responses_from
-            .is_some_and(|from| self.responses >= from)
-        {
-            self.responses_from = None;
+        if self.is_watching() {
+            *self.responses_by_status.entry(status).or_default() += 1;
+        }
+    }
+
+    /// The processor calls the function whose calls are requests.
+    pub fn calls_counted(&mut self) {
+        if self.is_watching() && self.counts_calls {
+            self.request();
+        }
+    }
+
+    /// A request begins, and with it the window, or the window ends.
+    fn request(&mut self) {
+        self.requests += 1;
+        if self.requests_from.is_some_and(|from| self.requests >= from) {
+            self.requests_from = None;
             let label = std::mem::take(&mut self.label);
             self.start(label, None);
         }
-        if self.responses_to == Some(self.responses) {
+        if self.requests_to == Some(self.requests) {
             self.freeze();
-        } else {
-            *self.responses_by_status.entry(status).or_default() += 1;
         }
     }
 

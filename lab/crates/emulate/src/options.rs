@@ -45,6 +45,9 @@ pub struct Options {
     pub types: Option<PathBuf>,
     /// File for the type information that the guest stores.
     pub dump_types: Option<PathBuf>,
+    /// File for the mappings of the server's processes at the end of the window. With it, costs by
+    /// function are also by block of user code.
+    pub maps: Option<PathBuf>,
 }
 
 /// An option that cannot be used.
@@ -57,8 +60,8 @@ pub struct OptionError {
     pub expected: &'static str,
 }
 
-const KEYS: &str = "out, work, files, symbols, types, rules, dump, dump-types, record, filter, l1, l2, \
-                    policy, prefetch, tlb, dma, processors, l3, protocol, turn or by, each with `=` and a value";
+const KEYS: &str = "out, work, files, symbols, types, rules, dump, dump-types, maps, record, filter, \
+                    l1, l2, policy, prefetch, tlb, dma, processors, l3, protocol, turn or by, each with `=` and a value";
 const MODEL_KEYS: &str = "l1, l2, policy, prefetch, tlb or dma, each with `=` and a value";
 const SIZES: &str = "KIB:WAYS, or several joined by `+`";
 const SHARED: &str = "KIB:WAYS:PROCESSORS or none";
@@ -107,6 +110,7 @@ impl Options {
             "dump" => self.dump = file(),
             "types" => self.types = file(),
             "dump-types" => self.dump_types = file(),
+            "maps" => self.maps = file(),
             "record" => self.record = file(),
             "filter" => {
                 self.filters_recording =
@@ -169,6 +173,7 @@ impl Default for Options {
             by: By::Layer,
             types: None,
             dump_types: None,
+            maps: None,
         }
     }
 }
@@ -311,6 +316,7 @@ mod tests {
             "by=function",
             "types=t",
             "dump-types=e",
+            "maps=m",
         ];
         let options = Options::parse(all).unwrap();
         let processors = all

@@ -115,7 +115,7 @@ impl Rows {
         }
         let row = |(subject, context): &(Subject, Context)| match subject {
             Subject::Nothing => name(*context, None, None),
-            Subject::Function(own) => name(*context, Some(functions.name(*own).to_owned()), None),
+            Subject::Function(own) => name(*context, Some(functions.name(*own).into_owned()), None),
             Subject::Place(place) => {
                 let own = structures.map_or("", |all| all.name(place.structure));
                 name(*context, None, Some((own.to_owned(), place.line)))

@@ -302,7 +302,7 @@ fn a_window_of_responses_begins_and_ends_with_one() {
     let mut block = Block::new(functions.at(KERNEL), 7, &[Line(5)], 0);
     observer.count_frames();
     observer.attach().expect("possible");
-    observer.start_at_response("test".to_owned(), 3, 4);
+    observer.start_at_request("test".to_owned(), 3, 4, false);
     for number in 1..20 {
         observer.block(&mut block);
         observer.responds(if number == 5 { 404 } else { 200 });

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,14 +33,14 @@ const CARD: u32 = 6;
 const ATTACH: u32 = 7;
 const IS_COMPLETE: u32 = 8;
 const READY: u32 = 9;
-const RESPONSES: u32 = 10;
+const REQUESTS: u32 = 10;
 
 /// Parts of the work.
 const SCRIPT: u64 = 0;
 const FILES: u64 = 1;
 
-/// Frames without an HTTP response after which a window of responses fails. The handshakes of all
-/// connections have fewer.
+/// Frames without a request after which a window of requests fails. The handshakes of all connections
+/// have fewer.
 const SILENT_FRAMES: u64 = 100_000;
 
 pub fn verbs() -> Vec<Verb> {
@@ -112,12 +113,22 @@ struct CountSpec {
     frames: u64,
     /// Connections of the clients, which the window reports.
     connections: u64,
-    /// HTTP responses of the window, which then has no number of frames.
+    /// Requests of the window, which then has no number of frames. A request is an HTTP response.
     #[arg(long, default_value_t = 0)]
     requests: u64,
-    /// HTTP responses before such a window.
+    /// Requests before such a window.
     #[arg(long, default_value_t = 0)]
     warmup_requests: u64,
+    /// The address of a function of the kernel whose calls are the requests; with `--in`, its offset
+    /// in that file.
+    #[arg(long, default_value_t = 0)]
+    function: u64,
+    /// A program or library that a process has mapped.
+    #[arg(long = "in")]
+    file: Option<PathBuf>,
+    /// A script whose second run is the window; the first is the warm-up.
+    #[arg(long)]
+    script: Option<PathBuf>,
 }
 
 impl Spec for OffloadSpec {}
@@ -145,6 +156,8 @@ enum Name {
 enum Content {
     Symbols = 0,
     Types = 1,
+    #[value(skip)]
+    Mappings = 2,
 }
 
 fn set(interface: &str, name: Name, state: Switch) -> Result<(), Failure> {
@@ -177,15 +190,17 @@ fn refused(error: io::Error) -> Failure {
 
 fn store(what: Content, file: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::failed(format!("{}: {error}", file.display()));
-    let mut content = File::open(file).map_err(failed)?;
-    let mut emulator = Emulator::new().map_err(failed)?;
+    let content = File::open(file).map_err(failed)?;
+    store_content(what, content).map_err(failed)
+}
+
+fn store_content(what: Content, mut content: impl Read) -> io::Result<()> {
+    let mut emulator = Emulator::new()?;
     let mut part = [0; DATA_BYTES];
     loop {
         // An empty part marks the end of the file.
-        let length = content.read(&mut part).map_err(failed)?;
-        emulator
-            .call(STORE, [what as u64, 0, 0, 0, 0, 0], &part[..length])
-            .map_err(failed)?;
+        let length = content.read(&mut part)?;
+        emulator.call(STORE, [what as u64, 0, 0, 0, 0, 0], &part[..length])?;
         if length == 0 {
             return Ok(());
         }
@@ -225,24 +240,33 @@ fn count(spec: &CountSpec) -> Result<(), Failure> {
     let card = Counters {
         folder: format!("/sys/class/net/{interface}/statistics").into(),
     };
+    if let Some(script) = &spec.script {
+        return count_script(&card, script);
+    }
+    let function = match &spec.file {
+        Some(file) => address_in(file, spec.function)?,
+        None => spec.function,
+    };
     let begun = card.frames()?;
     if spec.requests == 0 {
         card.wait(|now| Ok(now >= begun + spec.warmup))?;
     }
     Emulator::new()
         .and_then(|mut emulator| {
-            let numbers = [frames, spec.requests, spec.warmup_requests, 0, 0, 0];
+            let numbers = [frames, spec.requests, spec.warmup_requests, function, 0, 0];
             emulator.call(START, numbers, b"window\0")
         })
         .map_err(refused)?;
     let from = [card.read("tx_packets")?, card.read("rx_packets")?];
     let started = Instant::now();
     card.wait(|now| {
-        if spec.requests > 0 && now > begun + SILENT_FRAMES && call(RESPONSES, &[])? == [0; 8] {
-            return Err(Failure::failed(format!(
-                "{} frames without an HTTP response: the server does not answer HTTP",
-                now - begun
-            )));
+        if spec.requests > 0 && now > begun + SILENT_FRAMES && call(REQUESTS, &[])? == [0; 8] {
+            let lack = match function {
+                0 => "an HTTP response: the server does not answer HTTP",
+                _ => "a call of the counted function on processor 0",
+            };
+            let frames = now - begun;
+            return Err(Failure::failed(format!("{frames} frames without {lack}")));
         }
         Ok(!call(IS_COMPLETE, &[])?.is_empty())
     })?;
@@ -255,6 +279,66 @@ fn count(spec: &CountSpec) -> Result<(), Failure> {
     stop(values)
 }
 
+/// Counts during the second run of a script.
+fn count_script(card: &Counters, script: &Path) -> Result<(), Failure> {
+    run_script(script)?;
+    call(START, b"window\0")?;
+    let from = [card.read("tx_packets")?, card.read("rx_packets")?];
+    let started = Instant::now();
+    run_script(script)?;
+    let values = [
+        started.elapsed().as_nanos() as u64,
+        card.read("tx_packets")? - from[0],
+        card.read("rx_packets")? - from[1],
+        0,
+    ];
+    stop(values)
+}
+
+fn run_script(script: &Path) -> Result<(), Failure> {
+    let failed = |what: String| Failure::failed(format!("{}: {what}", script.display()));
+    let status = Command::new("sh")
+        .arg(script)
+        .status()
+        .map_err(|error| failed(error.to_string()))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(failed(format!("ended with {status}")))
+}
+
+/// The address of an offset in a file, in the first process that has this part of the file as code.
+fn address_in(file: &Path, offset: u64) -> Result<u64, Failure> {
+    let path = file.display().to_string();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let maps = fs::read_to_string(process.path().join("maps")).unwrap_or_default();
+        if let Some(address) = maps
+            .lines()
+            .find_map(|line| address_in_mapping(line, &path, offset))
+        {
+            return Ok(address);
+        }
+    }
+    Err(Failure::failed(format!(
+        "{path}: no process has its code at {offset:#x}"
+    )))
+}
+
+/// The address of an offset of a file in a mapping, a line of `/proc/PID/maps`; `None` for another one.
+fn address_in_mapping(line: &str, path: &str, offset: u64) -> Option<u64> {
+    let mut words = line.split_whitespace();
+    let (begin, end) = words.next()?.split_once('-')?;
+    words.next()?;
+    let from = u64::from_str_radix(words.next()?, 16).ok()?;
+    if words.nth(2)? != path || !is_code(line) {
+        return None;
+    }
+    let begin = u64::from_str_radix(begin, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let inside = offset.checked_sub(from)?;
+    (inside < end - begin).then_some(begin + inside)
+}
+
 /// Ends the window. The plugin's output has these values as `guest.values`: the nanoseconds, the
 /// packets sent and received according to the interface's counters when the end was noticed, and
 /// the connections.
@@ -262,8 +346,44 @@ fn stop([window_ns, sent, received, connections]: [u64; 4]) -> Result<(), Failur
     let values = [window_ns, sent, received, connections, 0, 0];
     Emulator::new()
         .and_then(|mut emulator| emulator.call(STOP, values, &[]))
-        .map(drop)
-        .map_err(refused)
+        .map_err(refused)?;
+    store_content(Content::Mappings, mappings().as_bytes()).map_err(refused)
+}
+
+/// The mappings of code of the processes that may run on processor 0, as lines of `/proc/PID/maps`, and
+/// the functions that their run-time compilers have written to `/tmp/perf-PID.map`, each line after the
+/// word `perf`.
+fn mappings() -> String {
+    let mut text = String::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let folder = process.path();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let is_server = read("status").lines().any(|line| {
+            let list = line.strip_prefix("Cpus_allowed_list:");
+            list.is_some_and(|list| list.trim().starts_with('0'))
+        });
+        if !is_server {
+            continue;
+        }
+        let code = read("maps");
+        text.extend(
+            code.lines()
+                .filter(|line| is_code(line))
+                .flat_map(|line| [line, "\n"]),
+        );
+        let compiled = read(&format!(
+            "root/tmp/perf-{}.map",
+            process.file_name().display()
+        ));
+        text.extend(compiled.lines().flat_map(|line| ["perf ", line, "\n"]));
+    }
+    text
+}
+
+/// Whether a line of `/proc/PID/maps` is a mapping of code.
+fn is_code(line: &str) -> bool {
+    let permissions = line.split_whitespace().nth(1);
+    permissions.is_some_and(|own| own.contains('x'))
 }
 
 /// The physical address of the card's registers: the first resource of its PCI device.
@@ -314,5 +434,25 @@ impl Counters {
             }
             thread::sleep(COUNTER_INTERVAL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_has_an_address_in_the_mapping_of_its_code() {
+        let line = "7f0010002000-7f0010004000 r-xp 00001000 00:01 12   /host/redis-server";
+        let at = |offset| address_in_mapping(line, "/host/redis-server", offset);
+        assert_eq!(at(0x1010), Some(0x7f00_1000_2010));
+        assert_eq!(at(0x0fff), None);
+        assert_eq!(at(0x3000), None);
+        assert_eq!(address_in_mapping(line, "/host/redis", 0x1010), None);
+        let data = line.replace("r-xp", "rw-p");
+        assert_eq!(
+            address_in_mapping(&data, "/host/redis-server", 0x1010),
+            None
+        );
     }
 }

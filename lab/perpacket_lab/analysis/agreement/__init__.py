@@ -1,4 +1,4 @@
-"""Measurement, simulation and models compared: the function that `agreement/study.toml` names.
+"""Measurement, simulation and models compared: the functions that files of studies name.
 
     costs.py              the cost of a request in one observation
     scenario.py           two methods in one scenario
@@ -6,6 +6,7 @@
     emulated_scenario.py  the layers' shares of instructions, beside the others; misses
     throughput.py         throughput against connections
     handoff_gain.py       the gain of handoff: simulated, by partial handoff and by LAWS
+    change_ratios.py      the effect of changes, measured and emulated, in the study `what-if`
 
 Models have no points of the study. They are computed from measured or simulated runs, seed by seed.
 """
@@ -14,7 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perpacket_lab.analysis.agreement import emulated_scenario, handoff_gain, share, throughput
+from perpacket_lab.analysis.agreement import (
+    change_ratios,
+    emulated_scenario,
+    handoff_gain,
+    share,
+    throughput,
+)
 from perpacket_lab.analysis.agreement.costs import EMULATED, METHODS, SIMULATED
 from perpacket_lab.analysis.methods import MethodComparison
 from perpacket_lab.study.point import Point
@@ -26,6 +33,9 @@ AXES = {
     handoff_gain.CHECK: "nic_connections",
 }
 """The factor that each question varies."""
+
+
+compare_changes = change_ratios.compare
 
 
 def compare(points: Sequence[Point], rows: Rows) -> list[MethodComparison]:

@@ -92,6 +92,9 @@ KINDS = {
 }
 """The module and class of each kind."""
 
+BOTH_ENDS = ("link-mtu",)
+"""Kinds of settings that must be the same at both ends of a link."""
+
 
 def open(table: Mapping[str, str], scope: NetworkScope) -> Setting:  # noqa: A001 - as in gzip
     """The setting of a `[setting]` table; raises `ConfigurationError` for an unknown kind."""

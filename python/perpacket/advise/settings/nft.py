@@ -93,16 +93,13 @@ class Rules:
             return self.scope.inside(inside)
 
     def command(self, value: str) -> str:
-        """A loop of `nft` over hooks and rules; perpacket sends them all in one batch."""
+        """Hooks and rules as text for `nft`; perpacket sends them by netlink."""
         if value == "0":
             return self.scope.shell(f"nft delete table ip {TABLE}")
-        rule = f"nft add rule ip {TABLE} $hook ip saddr {NEVER} accept"
-        chain = f'nft add chain ip {TABLE} $hook "{{ type filter hook $hook priority 0; }}"'
-        rules = f"for n in $(seq {value}); do {rule}; done"
-        hooks = " ".join(HOOKS.values())
-        return self.scope.shell(
-            f"nft add table ip {TABLE}; for hook in {hooks}; do {chain}; {rules}; done"
-        )
+        rules = f"for n in $(seq {value}); do echo 'ip saddr {NEVER} accept'; done"
+        chain = f'echo "chain $hook {{ type filter hook $hook priority 0;"; {rules}; echo "}}"'
+        hooks = f"for hook in {' '.join(HOOKS.values())}; do {chain}; done"
+        return self.scope.shell(f"{{ echo 'table ip {TABLE} {{'; {hooks}; echo '}}'; }} | nft -f -")
 
     def permanent(self, value: str) -> str | None:
         """None, because a known cost is never permanent."""
