@@ -198,7 +198,7 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
 
 def test_a_bound_is_the_removable_part_and_its_gain_is_that_of_laws() -> None:
     bound = bounds.of(
-        catalogue.Bound(layers=["tcp"], kinds=["copy"], removable="0.5"),
+        catalogue.BoundRule(layers=["tcp"], kinds=["copy"], removable="0.5"),
         seen().profile,
         lambda text: expression.number(text, {}, {}),
     )

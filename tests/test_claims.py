@@ -240,7 +240,7 @@ def by_published(ratios: list[float]) -> Verdict:
 
 def by_trials(ratios: list[float]) -> Verdict:
     verdict = effect.judge(interval_of(ratios), floor=0.0)
-    shown = {effect.Verdict.CHEAPER: Verdict.LOWER, effect.Verdict.DEARER: Verdict.HIGHER}
+    shown = {effect.CostVerdict.CHEAPER: Verdict.LOWER, effect.CostVerdict.DEARER: Verdict.HIGHER}
     return shown.get(verdict, Verdict.NOT_DISTINGUISHABLE)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,13 @@ def start(options: str, environment: Mapping[str, str] | None = None) -> subproc
 
 def emulators_of(pid: int) -> list[int]:
     """The emulators that a process started, without those that print their version."""
-    found = []
+    emulators = []
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [int(word) for word in tasks.read_text().split()]
-    return [one for one in found if b"-plugin" in Path(f"/proc/{one}/cmdline").read_bytes()]
+        for child in tasks.read_text().split():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                if b"-plugin" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    emulators.append(int(child))
+    return emulators
 
 
 def end(front: subprocess.Popen[bytes], number: signal.Signals) -> int:

@@ -20,7 +20,7 @@ import trial_driver
 from a_namespace import DEVICE, Network, net_fixture
 from patience import PATIENCE_S
 from perpacket.advise import crashed, guardian, journal, settings
-from perpacket.advise.journal import Outcome
+from perpacket.advise.journal import Restoration
 from perpacket.errors import MachineLacks, RunFailed
 
 __all__ = ["net_fixture"]
@@ -141,7 +141,7 @@ def test_a_killed_trial_leaves_every_setting_as_before(net: Network, kills: int)
                 status_of(process)
             wait_until(lambda: not guardians(), "the guardian ends")
             if victims == "both" and journal.leftover() is not None:
-                assert all(one.outcome is not Outcome.FAILED for one in journal.undo())
+                assert all(one.outcome is not Restoration.FAILED for one in journal.undo())
                 undone += 1
             assert journal.leftover() is None, victims
             assert values(net) == before, victims
@@ -196,7 +196,7 @@ def left_by_a_crash(net: Network) -> journal.Journal:
     return left
 
 
-def outcomes(undone: list[journal.Undone]) -> dict[str, Outcome]:
+def outcomes(undone: list[journal.Undone]) -> dict[str, Restoration]:
     """The outcome of each setting by its title."""
     return {one.title: one.outcome for one in undone}
 
@@ -211,7 +211,7 @@ def test_undo_restores_what_a_crash_left_and_another_trial_is_refused_before(net
         pytest.fail("the block must not run")
     assert "--undo" in caught.value.hint
     found = journal.undo()
-    assert {one.outcome for one in found} <= {Outcome.RESTORED, Outcome.UNCHANGED}
+    assert {one.outcome for one in found} <= {Restoration.RESTORED, Restoration.UNCHANGED}
     assert values(net) == before
     assert not journal.path().exists()
     assert journal.undo() == []
@@ -232,7 +232,7 @@ def test_undo_leaves_what_somebody_else_changed(net: Network) -> None:
     left_by_a_crash(net)
     net.open(MTU).write("1300")
     found = outcomes(journal.undo())
-    assert found[net.open(MTU).title()] is Outcome.CHANGED_BY_OTHERS
+    assert found[net.open(MTU).title()] is Restoration.CHANGED_BY_OTHERS
     assert net.open(MTU).read() == "1300"
     assert net.open(AUTOCORKING).read() == "1"
     assert not journal.path().exists()
@@ -251,7 +251,7 @@ def test_undo_restores_a_setting_of_which_some_parts_were_written(net: Network, 
         setting.write(settings.SEPARATOR.join(parts))
         assert setting.read() not in (before, setting.normal(value))
     assert setting.read() == before
-    assert [one.outcome for one in session.undone] == [Outcome.RESTORED]
+    assert [one.outcome for one in session.undone] == [Restoration.RESTORED]
 
 
 def test_undo_leaves_a_new_interface_of_the_same_name_alone(net: Network) -> None:
@@ -259,7 +259,7 @@ def test_undo_leaves_a_new_interface_of_the_same_name_alone(net: Network) -> Non
     net.run("ip", "link", "delete", DEVICE)
     net.run("ip", "link", "add", DEVICE, "mtu", "1400", "type", "veth")
     found = outcomes(journal.undo())
-    assert found[f"MTU of {DEVICE}"] is Outcome.GONE
+    assert found[f"MTU of {DEVICE}"] is Restoration.GONE
     assert net.open(MTU).read() == "1400"
     assert net.open(AUTOCORKING).read() == "1", "a sysctl does not end with the interface"
 
@@ -267,7 +267,7 @@ def test_undo_leaves_a_new_interface_of_the_same_name_alone(net: Network) -> Non
 def test_undo_reports_a_namespace_that_is_gone(net: Network) -> None:
     left_by_a_crash(net)
     net.remove()
-    wait_until(lambda: {one.outcome for one in undo_again()} == {Outcome.GONE}, "it is gone")
+    wait_until(lambda: {one.outcome for one in undo_again()} == {Restoration.GONE}, "it is gone")
     assert not journal.path().exists()
 
 
@@ -275,7 +275,7 @@ def undo_again() -> list[journal.Undone]:
     """Undo a copy of the journal until the kernel has removed the namespace."""
     content = journal.path().read_text()
     found = journal.undo()
-    if {one.outcome for one in found} != {Outcome.GONE}:
+    if {one.outcome for one in found} != {Restoration.GONE}:
         journal.path().write_text(content)
     return found
 
@@ -286,7 +286,7 @@ def test_nothing_is_undone_after_a_restart(net: Network, tmp_path: Path) -> None
     content = json.loads(journal.path().read_text())
     journal.path().write_text(json.dumps({**content, "boot": "an earlier one"}))
     assert journal.leftover() is None
-    assert set(outcomes(journal.undo()).values()) == {Outcome.GONE}
+    assert set(outcomes(journal.undo()).values()) == {Restoration.GONE}
     assert values(net) == changed
 
 
@@ -322,7 +322,7 @@ def test_a_change_of_somebody_else_stops_the_trial_and_stays(net: Network) -> No
         session.apply([0, 1])
         net.run("ip", "link", "set", DEVICE, "mtu", "1300")
         session.restore([1])
-    assert outcomes(session.undone)[setting.title()] is Outcome.CHANGED_BY_OTHERS
+    assert outcomes(session.undone)[setting.title()] is Restoration.CHANGED_BY_OTHERS
     assert (setting.read(), net.open(AUTOCORKING).read()) == ("1300", "1")
 
 
@@ -347,7 +347,7 @@ def test_an_interface_that_goes_away_stops_the_trial_and_the_rest_is_undone(net:
         session.apply([0, 1])
         net.run("ip", "link", "delete", DEVICE)
         session.restore([0, 1])
-    assert set(outcomes(session.undone).values()) == {Outcome.RESTORED, Outcome.GONE}
+    assert set(outcomes(session.undone).values()) == {Restoration.RESTORED, Restoration.GONE}
     assert net.run("sysctl", "-n", "net.ipv4.tcp_autocorking").strip() == "1"
     assert not journal.path().exists()
 
@@ -370,7 +370,7 @@ def test_a_setting_that_is_kept_stays_and_the_rest_is_undone(net: Network) -> No
         session.restore([0, 1])
         session.keep(0)
     assert [setting.read() for setting in opened] == ["0", "1500"]
-    assert outcomes(session.undone)[opened[0].title()] is Outcome.KEPT
+    assert outcomes(session.undone)[opened[0].title()] is Restoration.KEPT
 
 
 def test_an_interrupted_trial_restores_its_settings(net: Network) -> None:

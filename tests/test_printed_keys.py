@@ -215,8 +215,7 @@ def test_every_key_of_advice_is_in_the_reference() -> None:
 
 def test_every_key_of_a_trial_is_in_the_reference() -> None:
     from perpacket.advise.effect import Window, effects
-    from perpacket.advise.journal import Outcome as StepOutcome
-    from perpacket.advise.journal import Undone
+    from perpacket.advise.journal import Restoration, Undone
     from perpacket.advise.slope import Slope
     from perpacket.advise.trial import Outcome, Trial
     from perpacket.analysis.statistics import Interval
@@ -234,7 +233,7 @@ def test_every_key_of_a_trial_is_in_the_reference() -> None:
         changes=("tso=off",),
         slope=Slope("ip", "requests/s", "rules", (100,), each, 200.0, each, each),
         notes=("note",),
-        undone=[Undone("tso", StepOutcome.RESTORED)],
+        undone=[Undone("tso", Restoration.RESTORED)],
     )
     page = (ROOT / "docs/reference/documents.md").read_text()
     section = page.partition("## trial")[2].partition("\n## ")[0]

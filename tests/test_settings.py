@@ -13,7 +13,7 @@ import pytest
 from a_namespace import DEVICE, Network, net_fixture
 from perpacket.advise import catalogue, journal, settings
 from perpacket.advise.facts import FACTS, Facts
-from perpacket.advise.journal import Outcome
+from perpacket.advise.journal import Restoration
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import ConfigurationError, MachineLacks, PerpacketError, RunFailed
 from requirements import skip
@@ -70,7 +70,7 @@ def test_a_setting_is_applied_and_undone(net: Network, table: dict[str, str], va
         session.apply([0])
     assert net.open(table).read() == before
     assert state(net) == all_before
-    assert [one.outcome for one in session.undone] == [Outcome.RESTORED]
+    assert [one.outcome for one in session.undone] == [Restoration.RESTORED]
     assert not journal.path().exists()
 
 
@@ -112,7 +112,7 @@ def test_a_feature_that_depends_on_another_is_restored_with_it(net: Network) -> 
             assert [setting.read() for setting in opened] == ["on", "on"]
             session.apply([0, 1])
         assert [setting.read() for setting in opened] == ["on", "on"]
-        assert Outcome.FAILED not in [one.outcome for one in session.undone]
+        assert Restoration.FAILED not in [one.outcome for one in session.undone]
 
 
 def test_an_algorithm_that_the_namespace_does_not_accept_is_refused(net: Network) -> None:
@@ -253,7 +253,7 @@ def test_a_change_of_the_catalogue_is_applied_and_undone_or_refused(
         session.apply([0])
     assert settings.open(table, net.scope()).read() == present
     assert state(net) == before, name
-    assert Outcome.FAILED not in [one.outcome for one in session.undone]
+    assert Restoration.FAILED not in [one.outcome for one in session.undone]
 
 
 def test_commands_run_once_each_and_in_turn(net: Network, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_command_can_start_a_program_that_stays(net: Network, tmp_path: Path) 
     with journal.begin([(net.open(table), "done")]) as session:
         session.apply([0])
         os.kill(int(pid.read_text()), 0)
-    assert [one.outcome for one in session.undone] == [Outcome.RESTORED]
+    assert [one.outcome for one in session.undone] == [Restoration.RESTORED]
 
 
 def test_a_command_that_fails_is_an_error_and_undone(net: Network, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from a_namespace import DEVICE, Network, network
 from perpacket.advise import added, servers, slope, trial, twin, windows
-from perpacket.advise.effect import ALL, PATH, Verdict, Window, effects
+from perpacket.advise.effect import ALL, PATH, CostVerdict, Window, effects
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.servers import NGINX, Directive, Server
 from perpacket.advise.trial import Plan, Trial, targets
@@ -96,9 +96,9 @@ def test_an_option_is_judged_by_how_far_servers_without_a_change_differ() -> Non
     assert small.cost.ratio.low > 1.02
     assert small.null is not None
     assert small.null.contains(1.05)
-    assert small.verdict is Verdict.NOT_DISTINGUISHABLE
-    assert effects(of_an_option(0.2, 0.05)).verdict is Verdict.DEARER
-    assert effects(of_an_option(0.03, 0.0)).verdict is Verdict.DEARER
+    assert small.verdict is CostVerdict.NOT_DISTINGUISHABLE
+    assert effects(of_an_option(0.2, 0.05)).verdict is CostVerdict.DEARER
+    assert effects(of_an_option(0.03, 0.0)).verdict is CostVerdict.DEARER
     line = shown.headline(Trial("multi-accept=on", small, (), (), is_decided=True))
     assert "without a change, the server itself costs +5.0 % [" in line
 
@@ -108,7 +108,7 @@ def claims(difference: float, drift: float, alike: float) -> int:
     verdicts = [
         effects(simulated(seed, difference, drift, alike)).verdict for seed in range(TRIALS)
     ]
-    return sum(verdict is not Verdict.NOT_DISTINGUISHABLE for verdict in verdicts)
+    return sum(verdict is not CostVerdict.NOT_DISTINGUISHABLE for verdict in verdicts)
 
 
 @pytest.mark.parametrize(("drift", "alike"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.6), (0.3, 0.6)])
@@ -148,8 +148,8 @@ def test_the_verdict_is_on_the_work_and_not_on_packets_that_shrank() -> None:
     ]
     result = effects(found)
     by_key = {one.quantity.key: one for one in result.others}
-    assert result.verdict is Verdict.DEARER
-    assert by_key["cpu_ns_per_packet"].verdict is Verdict.CHEAPER
+    assert result.verdict is CostVerdict.DEARER
+    assert by_key["cpu_ns_per_packet"].verdict is CostVerdict.CHEAPER
 
 
 def beside_another_program() -> list[Window]:
@@ -166,8 +166,8 @@ def beside_another_program() -> list[Window]:
 def test_the_time_of_another_program_does_not_hide_a_change() -> None:
     found = beside_another_program()
     assert effects(found).counted == PATH
-    assert effects(found).verdict is Verdict.DEARER
-    assert effects(found, counted=ALL).verdict is Verdict.NOT_DISTINGUISHABLE
+    assert effects(found).verdict is CostVerdict.DEARER
+    assert effects(found, counted=ALL).verdict is CostVerdict.NOT_DISTINGUISHABLE
 
 
 def test_without_layers_and_with_a_command_the_time_of_all_programs_counts() -> None:

@@ -19,7 +19,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from perpacket.advise import catalogue, journal, servers, settings
-from perpacket.advise.journal import Session
+from perpacket.advise.journal import TrialSettings
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import Setting
 from perpacket.advise.trial import NOTHING
@@ -79,7 +79,7 @@ class WhatIfPlan(WebPlan):
 class WhatIfSetup(WebSetup):
     """The testbed, and the session that applies and restores settings."""
 
-    session: Session | None = None
+    session: TrialSettings | None = None
     """None if no change of the study is a setting."""
     numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The steps of the session that apply a change."""

@@ -27,6 +27,9 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent
 PROGRAM = "perpacket-agent"
 LARGEST_MB = 12.0
+LEVEL = os.environ.get("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3")
+"""How much the compiler optimizes. The tests of every run use 1, which compiles faster."""
+
 OWN = shutil.ignore_patterns("*perpacket*", "incremental")
 """The files of our own crates in a target folder."""
 
@@ -58,13 +61,13 @@ def agent(name: str) -> Path:
     if target is None:
         expected = ", ".join(TARGETS)
         raise MachineLacks(f"TARGET={name}: the agent is not built for it; expected {expected}")
-    output = SOURCE / "target" / "cross"
+    output = SOURCE / "target" / f"cross-{LEVEL}"
     lock_file = sha256((SOURCE / "Cargo.lock").read_bytes()).hexdigest()[:12]
-    dependencies = folders.cache() / "fleet" / f"dependencies-{name}-{lock_file}"
+    dependencies = folders.cache() / "fleet" / f"dependencies-{name}-{LEVEL}-{lock_file}"
     if not (output / name).is_dir() and dependencies.is_dir():
         shutil.copytree(dependencies, output, symlinks=True, dirs_exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
-    command, environment = rustup(name, target) or sid(name, target, output)
+    command, environment = rustup(name, target, output) or sid(name, target, output)
     words = ("build", "--release", "--locked", "--quiet", "--package", PROGRAM, "--target", name)
     done = subprocess.run([*command, *words], env=environment, check=False, cwd=SOURCE)
     if done.returncode:
@@ -88,6 +91,7 @@ def settings(name: str, target: Target, output: str) -> dict[str, str]:
         f"CC_{name.replace('-', '_')}": compiler,
         "CARGO_TARGET_DIR": output,
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
+        "CARGO_PROFILE_RELEASE_OPT_LEVEL": LEVEL,
         "CARGO_PROFILE_RELEASE_LTO": os.environ.get("CARGO_PROFILE_RELEASE_LTO", "off"),
         "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": os.environ.get(
             "CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"
@@ -96,7 +100,7 @@ def settings(name: str, target: Target, output: str) -> dict[str, str]:
     }
 
 
-def rustup(name: str, target: Target) -> tuple[list[str], dict[str, str]] | None:
+def rustup(name: str, target: Target, output: Path) -> tuple[list[str], dict[str, str]] | None:
     """The command and environment of a build by rustup's compiler, if it has the target."""
     asked = subprocess.run(
         ["rustc", "--print", "target-libdir", "--target", name],
@@ -110,7 +114,7 @@ def rustup(name: str, target: Target) -> tuple[list[str], dict[str, str]] | None
         raise MachineLacks(
             f"{target.gnu}-gcc: not found", f"`apt-get install gcc-{target.gnu}` or your system's"
         )
-    return ["cargo"], {**os.environ, **settings(name, target, str(SOURCE / "target" / "cross"))}
+    return ["cargo"], {**os.environ, **settings(name, target, str(output))}
 
 
 def sid(name: str, target: Target, output: Path) -> tuple[list[str], dict[str, str]]:

@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Mirror:
     """A source of packages: a mirror with some suites."""
 
     uris: str
@@ -90,7 +90,7 @@ def is_installed(package: str) -> bool:
     return done.stdout.endswith(" installed")
 
 
-def backports() -> tuple[str, Source]:
+def backports() -> tuple[str, Mirror]:
     """The name of this release's backports, and the source to get them from."""
     release = dict(line.split("=", 1) for line in RELEASE.read_text().splitlines() if "=" in line)
     codename = release.get("VERSION_CODENAME", "").strip('"')
@@ -102,7 +102,7 @@ def backports() -> tuple[str, Source]:
     return f"{codename}-backports", debian_source(codename)
 
 
-def debian_source(suite: str = "") -> Source:
+def debian_source(suite: str = "") -> Mirror:
     """The first source of this machine with a suite, or of Debian's main component.
 
     Raises `MachineLacks` if there is none.
@@ -116,7 +116,7 @@ def debian_source(suite: str = "") -> Source:
     )
 
 
-def sources(folder: Path) -> list[Source]:
+def sources(folder: Path) -> list[Mirror]:
     """The sources of packages in a machine's files, which have one of two formats."""
     found = []
     for file in sorted(folder.glob("sources.list.d/*.sources")):
@@ -136,13 +136,13 @@ def sources(folder: Path) -> list[Source]:
                 signed = re.search(r"signed-by=(\S+)", parts[1] or "")
                 components = tuple(parts[4].split())
                 key = signed[1] if signed else ""
-                found.append(Source(parts[2], (parts[3],), components, key))
+                found.append(Mirror(parts[2], (parts[3],), components, key))
     return found
 
 
-def of_fields(fields: Mapping[str, str]) -> Source:
+def of_fields(fields: Mapping[str, str]) -> Mirror:
     """The source that the fields of a paragraph describe."""
-    return Source(
+    return Mirror(
         fields.get("uris", "").split()[0] if fields.get("uris") else "",
         tuple(fields.get("suites", "").split()),
         tuple(fields.get("components", "").split()),
@@ -150,7 +150,7 @@ def of_fields(fields: Mapping[str, str]) -> Source:
     )
 
 
-def description(suite: str, source: Source) -> str:
+def description(suite: str, source: Mirror) -> str:
     """The content of the file that adds a suite of a source."""
     lines = [
         "# Added by `perpacket emulate prepare --install` for QEMU. Packages of this suite are",

@@ -28,7 +28,7 @@ FRAMES_PER_S = 1400
 mean of the kept run in docs/documents, 1.6 million frames in 19.3 minutes on an AMD EPYC."""
 
 
-class Plan(BaseModel):
+class PointPlan(BaseModel):
     """The parameters of one run; the alias is the name in the point."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -91,16 +91,16 @@ class Plan(BaseModel):
             turn_instructions=self.turn_instructions,
         )
 
-    def one_pass(self) -> Plan:
+    def one_pass(self) -> PointPlan:
         """The plan without its second level. Points that differ only in that share an emulation."""
         return self.model_copy(update={"l2_kib": 0, "l2_ways": 0})
 
 
-def plan_of(point: Point) -> Plan:
+def plan_of(point: Point) -> PointPlan:
     """The plan of a point; raises `ConfigurationError` that names the parameter."""
     from perpacket_lab.measure.plan import validated
 
-    plan = validated(Plan, point)
+    plan = validated(PointPlan, point)
     plan.settings((plan.l2,))
     return plan
 
@@ -110,11 +110,11 @@ class Passes:
     """The emulations of a study, by their common plan. Each runs when a point first needs it."""
 
     session: Session
-    sizes: Mapping[Plan, tuple[Shape, ...]]
+    sizes: Mapping[PointPlan, tuple[Shape, ...]]
     stop: Event
-    _done: dict[tuple[Plan, int], Mapping[str, Any]]
+    _done: dict[tuple[PointPlan, int], Mapping[str, Any]]
 
-    def counts(self, plan: Plan, seed: int) -> Mapping[str, Any]:
+    def counts(self, plan: PointPlan, seed: int) -> Mapping[str, Any]:
         """The counts of a plan's emulation."""
         shared = plan.one_pass()
         key = (shared, seed)
@@ -136,7 +136,9 @@ class Passes:
 class EmulatedPointRun:
     """One run of one point."""
 
-    def __init__(self, plan: Plan, seed: int, runner: EmulatedRunner, expected_ms: int) -> None:
+    def __init__(
+        self, plan: PointPlan, seed: int, runner: EmulatedRunner, expected_ms: int
+    ) -> None:
         """Run `plan` as the variant of `seed`, which takes about so long."""
         self._plan, self._seed, self._runner = plan, seed, runner
         self._expected_ms = expected_ms
@@ -165,7 +167,7 @@ class EmulatedRunner:
     def __init__(self) -> None:
         """A runner without a machine."""
         self.passes: Passes | None = None
-        self._first: dict[tuple[Plan, int], Plan] = {}
+        self._first: dict[tuple[PointPlan, int], PointPlan] = {}
         """The plan that was first prepared of those that share an emulation."""
 
     @property
@@ -173,7 +175,7 @@ class EmulatedRunner:
         """The parameters that the runner's points may have."""
         from perpacket_lab.measure.plan import parameters_of
 
-        return parameters_of(Plan)
+        return parameters_of(PointPlan)
 
     def prepare(self, point: Point, seed: int, timeline: bool) -> Run:
         """A run of that point; raises `ConfigurationError` for wrong parameters."""
@@ -182,7 +184,7 @@ class EmulatedRunner:
         plan = plan_of(point)
         return EmulatedPointRun(plan, seed, self, self.expected_ms(plan, seed))
 
-    def expected_ms(self, plan: Plan, seed: int) -> int:
+    def expected_ms(self, plan: PointPlan, seed: int) -> int:
         """The expected time of an emulation; 0 if another plan shares the emulation and has it."""
         if self._first.setdefault((plan.one_pass(), seed), plan) != plan:
             return 0
@@ -196,7 +198,7 @@ class EmulatedRunner:
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
         """Open the prepared machine; raises `MachineLacks` when this machine cannot emulate."""
-        sizes: dict[Plan, tuple[Shape, ...]] = {}
+        sizes: dict[PointPlan, tuple[Shape, ...]] = {}
         changes: dict[str, GuestChange] = {}
         left_out: dict[str, str] = {}
         for point in points:
@@ -227,7 +229,7 @@ class PreparedRunner(EmulatedRunner):
         return prepared_session(changes)
 
 
-def changes_of(plan: Plan) -> list[GuestChange]:
+def changes_of(plan: PointPlan) -> list[GuestChange]:
     """The changes of a plan; raises `ConfigurationError` if the guest cannot have one."""
     settings = plan.settings((plan.l2,))
     changes = [GuestChange.of(text, settings.scenario) for text in settings.changes]
@@ -239,7 +241,7 @@ def changes_of(plan: Plan) -> list[GuestChange]:
     return changes
 
 
-def result(plan: Plan, passes: Passes, counts: Mapping[str, Any]) -> dict[str, object]:
+def result(plan: PointPlan, passes: Passes, counts: Mapping[str, Any]) -> dict[str, object]:
     """The values of an observation, which are the document's values without intervals."""
     sizes = passes.sizes[plan.one_pass()]
     document = report.report(plan.settings(sizes), [counts], {})

@@ -37,7 +37,7 @@ class Bound:
     """The gain in throughput if the processor is the limit, as a fraction."""
 
 
-def of(bound: catalogue.Bound, profile: Profile, removable: Callable[[str], float]) -> Bound:
+def of(bound: catalogue.BoundRule, profile: Profile, removable: Callable[[str], float]) -> Bound:
     """The bound of a change; raises `NotReadable` if the profile does not show the part."""
     part = profile.part_of(bound)
     fraction = min(1.0, max(0.0, removable(bound.removable)))

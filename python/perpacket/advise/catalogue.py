@@ -22,13 +22,13 @@ from perpacket.errors import ConfigurationError
 FOLDER = "changes"
 
 
-class Table(BaseModel):
+class Entry(BaseModel):
     """A table of a change's file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
 
 
-class Number(Table):
+class Number(Entry):
     """A value that is a number within bounds."""
 
     min: float
@@ -50,14 +50,14 @@ class Number(Table):
         return f"{kind} from {self.min:g} to {self.max:g}"
 
 
-class Exclusion(Table):
+class Exclusion(Entry):
     """`[[evidence.except]]`: a reason that excludes the change. The first true one is reported."""
 
     when: str
     text: str
 
 
-class Bound(Table):
+class BoundRule(Entry):
     """The part of a profile that the change can reduce, and the share that it can remove."""
 
     layers: list[str] = Field(default_factory=list)
@@ -78,17 +78,17 @@ class Bound(Table):
     """An expression: the fraction of the part that the change can remove at most."""
 
 
-class Direction(Table):
+class Direction(Entry):
     """`[[evidence.direction]]`: evidence for one value of a change that can go both ways."""
 
     when: str
     suggest: str
     text: str
-    bound: Bound | None = None
+    bound: BoundRule | None = None
     """The bound in this direction; that of the change if it has none."""
 
 
-class Evidence(Table):
+class Evidence(Entry):
     """Expressions over facts (`facts.py`), and sentences with facts in braces."""
 
     applies: str = ""
@@ -102,19 +102,19 @@ class Evidence(Table):
     """The limits that the change moves. If one of them limits, the change comes first."""
 
 
-class Risk(Table):
+class Risk(Entry):
     """What may become worse."""
 
     text: str
 
 
-class Requirements(Table):
+class Requirements(Entry):
     """The requirements for applying the change."""
 
     root: bool = False
 
 
-class Source(Table):
+class Publication(Entry):
     """The source of a published magnitude."""
 
     title: str
@@ -122,7 +122,7 @@ class Source(Table):
     """The magnitude; empty if the source has none."""
 
 
-class InGuest(Table):
+class InGuest(Entry):
     """`[guest]`: the change on an emulated machine, where it endangers nothing.
 
     Without a command or an option of the kernel, the guest runs the command of the setting. In all
@@ -139,7 +139,7 @@ class InGuest(Table):
     """The kernel's modules that the change needs, unless they are built in."""
 
 
-class Change(Table):
+class Change(Entry):
     """A setting with the values to try."""
 
     name: str
@@ -166,10 +166,10 @@ class Change(Table):
     guest: InGuest | None = None
     """The change on an emulated machine; None if it cannot have the change."""
     evidence: Evidence | None = None
-    bound: Bound
+    bound: BoundRule
     risk: Risk
     needs: Requirements = Field(default_factory=Requirements)
-    source: Source
+    source: Publication
 
     @property
     def allowed(self) -> str:

@@ -47,7 +47,7 @@ PATH, ALL = "path", "all"
 """The processor time that is a cost: the server's, or that of all programs."""
 
 
-class Verdict(StrEnum):
+class CostVerdict(StrEnum):
     """The verdict of a trial on a quantity that should be small."""
 
     CHEAPER = "cheaper"
@@ -86,7 +86,7 @@ Ratio = Callable[[Window], tuple[float, float] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class WindowRatio:
     """A ratio of two counts."""
 
     key: str
@@ -112,7 +112,7 @@ class Quantity:
 class Effect:
     """A quantity without and with the change."""
 
-    quantity: Quantity
+    quantity: WindowRatio
     before: float
     changed: float
     ratio: Interval | None
@@ -120,7 +120,7 @@ class Effect:
 
     None if a count is zero, or with fewer than `LEAST_BLOCKS` blocks.
     """
-    verdict: Verdict | None = None
+    verdict: CostVerdict | None = None
     """The verdict on a cost; None for other quantities."""
 
 
@@ -145,9 +145,9 @@ class Effects:
         return self.cost.quantity.counted
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CostVerdict:
         """The verdict on processor time per unit of work."""
-        return self.cost.verdict or Verdict.NOT_DISTINGUISHABLE
+        return self.cost.verdict or CostVerdict.NOT_DISTINGUISHABLE
 
     @property
     def blocks_for_goal(self) -> int | None:
@@ -177,7 +177,7 @@ def units(window: Window, unit: str) -> float:
     return (window.requests or 0.0) if unit == "request" else window.payload_bytes / KIB
 
 
-def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
+def quantities(unit: str, counted: str = ALL) -> tuple[WindowRatio, ...]:
     """The quantities of a trial. The first is the cost that decides the verdict.
 
     `counted` is the processor time of that cost, `path` or `all`.
@@ -193,7 +193,7 @@ def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
         return lambda w: (w.latency_us[name], 1.0) if name in w.latency_us else None
 
     return (
-        Quantity(
+        WindowRatio(
             "cpu_us_per_unit",
             f"processor time a {unit}",
             "us",
@@ -201,7 +201,7 @@ def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
             is_cost=True,
             counted=counted,
         ),
-        Quantity(
+        WindowRatio(
             "cpu_ns_per_packet",
             "processor time a packet",
             "ns",
@@ -209,44 +209,44 @@ def quantities(unit: str, counted: str = ALL) -> tuple[Quantity, ...]:
             is_cost=True,
             counted=counted,
         ),
-        Quantity(
+        WindowRatio(
             "all_cpu_us_per_unit",
             f"processor time of all programs a {unit}",
             "us",
             per_unit(lambda window: 1e6 * window.cpu_s),
             counted=ALL,
         ),
-        Quantity(
+        WindowRatio(
             "packets_per_unit",
             f"packets a {unit}",
             "",
             per_unit(lambda window: window.packets),
         ),
-        Quantity(
+        WindowRatio(
             "units_per_s",
             "requests/s" if unit == "request" else "KiB/s",
             "1/s",
             lambda window: (units(window, unit), window.seconds),
         ),
-        Quantity("latency_us.p50", "time to a response, median", "us", latency("p50")),
-        Quantity("latency_us.p99", "time to a response, 99 %", "us", latency("p99")),
-        Quantity(
+        WindowRatio("latency_us.p50", "time to a response, median", "us", latency("p50")),
+        WindowRatio("latency_us.p99", "time to a response, 99 %", "us", latency("p99")),
+        WindowRatio(
             "retransmissions_per_s",
             "retransmissions/s",
             "1/s",
             lambda window: (window.retransmissions, window.seconds),
         ),
-        Quantity("drops_per_s", "drops/s", "1/s", lambda window: (window.drops, window.seconds)),
+        WindowRatio("drops_per_s", "drops/s", "1/s", lambda window: (window.drops, window.seconds)),
     )
 
 
-def layer_quantity(layer: str, unit: str) -> Quantity:
+def layer_quantity(layer: str, unit: str) -> WindowRatio:
     """The processor time of a layer per unit of work."""
 
     def ratio(window: Window) -> tuple[float, float]:
         return 1e6 * window.layers.get(layer, 0.0), units(window, unit)
 
-    return Quantity(f"layers.{layer}.cpu_us_per_unit", layer, "us", ratio, is_cost=True)
+    return WindowRatio(f"layers.{layer}.cpu_us_per_unit", layer, "us", ratio, is_cost=True)
 
 
 def effects(
@@ -280,7 +280,7 @@ def effects(
     return Effects(cost, tuple(others), tuple(layers), floor, unit, len(blocks), null)
 
 
-def null_of(windows: Sequence[Window], quantity: Quantity, confidence: float) -> Interval | None:
+def null_of(windows: Sequence[Window], quantity: WindowRatio, confidence: float) -> Interval | None:
     """The ratio of the server itself to a second server without a change; None without the two."""
     found = effect(by_block(windows, ITSELF), quantity, confidence, 0.0)
     ratio = None if found is None else found.ratio
@@ -302,7 +302,7 @@ def by_block(windows: Sequence[Window], side: int = CHANGED) -> list[Block]:
 
 
 def effect(
-    blocks: Sequence[Block], quantity: Quantity, confidence: float, floor: float
+    blocks: Sequence[Block], quantity: WindowRatio, confidence: float, floor: float
 ) -> Effect | None:
     """The effect on one quantity; None if the windows lack it."""
     before = quantity.over([window for block in blocks for window in block[0]])
@@ -318,15 +318,15 @@ def effect(
     )
 
 
-def judge(ratio: Interval, floor: float) -> Verdict:
+def judge(ratio: Interval, floor: float) -> CostVerdict:
     """Whether a ratio of costs shows a change."""
     verdict = claim.judge(ratio, claim.Relation.RATIO, floor=floor)
     if not verdict.is_shown:
-        return Verdict.NOT_DISTINGUISHABLE
-    return Verdict.CHEAPER if verdict is claim.Verdict.LOWER else Verdict.DEARER
+        return CostVerdict.NOT_DISTINGUISHABLE
+    return CostVerdict.CHEAPER if verdict is claim.Verdict.LOWER else CostVerdict.DEARER
 
 
-def floor_of(blocks: Sequence[Block], quantity: Quantity, confidence: float) -> float:
+def floor_of(blocks: Sequence[Block], quantity: WindowRatio, confidence: float) -> float:
     """Half the interval of the ratios of the blocks' two unchanged windows; 0 with few blocks."""
     logs = [
         one
@@ -347,7 +347,9 @@ def half_width(ratio: Interval) -> float:
     return (math.log(ratio.high) - math.log(ratio.low)) / 2
 
 
-def log_ratio(quantity: Quantity, above: Sequence[Window], below: Sequence[Window]) -> float | None:
+def log_ratio(
+    quantity: WindowRatio, above: Sequence[Window], below: Sequence[Window]
+) -> float | None:
     """The logarithm of a quantity's ratio in two sets of windows; None unless both are positive."""
     first, second = quantity.over(above), quantity.over(below)
     return math.log(first / second) if first and second and first > 0 and second > 0 else None

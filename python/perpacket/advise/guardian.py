@@ -54,7 +54,7 @@ def main() -> int:
             return 0
         numbered = {n: opened[name_of(step)] for n, step in enumerate(left.steps)}
         undone = journal.undo_all(file, left, numbered)
-    return int(any(one.outcome is journal.Outcome.FAILED for one in undone))
+    return int(any(one.outcome is journal.Restoration.FAILED for one in undone))
 
 
 def name_of(step: journal.Step) -> str:

@@ -38,7 +38,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 UNDO_HINT = "`perpacket trial --undo` restores what it changed"
 
 
-class Outcome(StrEnum):
+class Restoration(StrEnum):
     """The state of one setting after a trial."""
 
     RESTORED = "restored"
@@ -54,7 +54,7 @@ class Undone:
     """One setting after the end of a trial."""
 
     title: str
-    outcome: Outcome
+    outcome: Restoration
     detail: str = ""
 
 
@@ -157,7 +157,7 @@ def write(file: Path, journal: Journal) -> None:
 
 
 @dataclass
-class Session:
+class TrialSettings:
     """Settings of a trial that can be changed and restored; see `begin`."""
 
     settings: Sequence[Setting]
@@ -238,7 +238,7 @@ class Session:
         opened = dict(enumerate(self.settings))
         undone = self.undone
         undone += undo_steps(self.journal.steps, opened, self._kept)
-        if all(one.outcome is not Outcome.FAILED for one in undone):
+        if all(one.outcome is not Restoration.FAILED for one in undone):
             self.file.unlink(missing_ok=True)
         with suppress(OSError):
             assert self.guardian.stdin is not None
@@ -252,7 +252,7 @@ class Session:
 
 
 @contextmanager
-def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
+def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[TrialSettings]:
     """A session in which the settings can have these values; its end restores the old values.
 
     Nothing is changed before every setting has been checked, the journal is on disk and the
@@ -292,11 +292,11 @@ def begin(changes: Sequence[tuple[Setting, str]]) -> Iterator[Session]:
     for setting, _ in changes:
         # The file of the namespace may belong to a process that ends during the trial.
         setting.scope = setting.scope.pinned()
-    session = Session([setting for setting, _ in changes], file, own, guardian, own_scopes)
+    session = TrialSettings([setting for setting, _ in changes], file, own, guardian, own_scopes)
     try:
         yield session
     except BaseException as error:
-        failed = [one for one in session.end() if one.outcome is Outcome.FAILED]
+        failed = [one for one in session.end() if one.outcome is Restoration.FAILED]
         if failed:
             text = "; ".join(f"{one.title} was not restored ({one.detail})" for one in failed)
             raise RunFailed(f"{error or type(error).__name__}; {text}", left_hint()) from error
@@ -321,7 +321,7 @@ def undo() -> list[Undone]:
     with locked(file):  # Wait for a guardian that undoes the trial now.
         left = read(file)
         if left is None:
-            return [Undone(step.title, Outcome.UNCHANGED) for step in reversed(journal.steps)]
+            return [Undone(step.title, Restoration.UNCHANGED) for step in reversed(journal.steps)]
         return undo_all(file, left)
 
 
@@ -356,11 +356,12 @@ def undo_all(
     """
     if journal.boot != BOOT.read_text().strip():
         undone = [
-            Undone(step.title, Outcome.GONE, "the machine was restarted") for step in journal.steps
+            Undone(step.title, Restoration.GONE, "the machine was restarted")
+            for step in journal.steps
         ]
     else:
         undone = undo_steps(journal.steps, opened or {})
-    if all(one.outcome is not Outcome.FAILED for one in undone):
+    if all(one.outcome is not Restoration.FAILED for one in undone):
         file.unlink(missing_ok=True)
     return undone
 
@@ -373,11 +374,11 @@ def undo_steps(
     A setting may depend on one that is restored later, so failed settings are tried once more.
     """
     results: dict[int, Undone] = {
-        number: Undone(steps[number].title, Outcome.KEPT) for number in kept
+        number: Undone(steps[number].title, Restoration.KEPT) for number in kept
     }
     order = list(reversed(range(len(steps))))
     for number in (*order, *order):
-        if number not in results or results[number].outcome is Outcome.FAILED:
+        if number not in results or results[number].outcome is Restoration.FAILED:
             results[number] = undo_step(steps[number], opened.get(number))
     return [results[number] for number in order]
 
@@ -405,19 +406,19 @@ def undo_step(step: Step, setting: Setting | None = None) -> Undone:
         if setting.is_readable:
             present = setting.read()
             if present == step.before:
-                return Undone(step.title, Outcome.UNCHANGED)
+                return Undone(step.title, Restoration.UNCHANGED)
             if present != step.changed and not is_between(present, step.before, step.changed):
-                return Undone(step.title, Outcome.CHANGED_BY_OTHERS, f"it is {present}")
+                return Undone(step.title, Restoration.CHANGED_BY_OTHERS, f"it is {present}")
         setting.write(step.before)
         if setting.is_readable and (found := setting.read()) != step.before:
             return Undone(
-                step.title, Outcome.FAILED, f"{step.before} was written and {found} read back"
+                step.title, Restoration.FAILED, f"{step.before} was written and {found} read back"
             )
     except Gone:
-        return Undone(step.title, Outcome.GONE)
+        return Undone(step.title, Restoration.GONE)
     except (PerpacketError, OSError) as error:
-        return Undone(step.title, Outcome.FAILED, str(error))
-    return Undone(step.title, Outcome.RESTORED)
+        return Undone(step.title, Restoration.FAILED, str(error))
+    return Undone(step.title, Restoration.RESTORED)
 
 
 def _refuse_another(file: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perpacket import server_cost
-from perpacket.advise.catalogue import Bound
+from perpacket.advise.catalogue import BoundRule
 from perpacket.advise.expression import NotReadable
 from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket.measure import live
@@ -152,7 +152,7 @@ class Profile:
                 share += sum(value for kind, value in row.items() if not kinds or kind in kinds)
         return Part(share * self.busy_samples, self.path_samples)
 
-    def part_of(self, bound: Bound) -> Part:
+    def part_of(self, bound: BoundRule) -> Part:
         """The samples of the part of the profile that a change of the catalogue can reduce."""
         if bound.frames:
             return self._chains(bound)
@@ -168,10 +168,10 @@ class Profile:
 
         `own_code` adds samples outside the kernel.
         """
-        named = Bound(frames=list(functions), process=process, own_code=own_code, removable="1")
+        named = BoundRule(frames=list(functions), process=process, own_code=own_code, removable="1")
         return self._chains(named)
 
-    def _chains(self, bound: Bound) -> Part:
+    def _chains(self, bound: BoundRule) -> Part:
         if self.is_missing:
             raise NotReadable("there is no profile")
         if self.is_of_accounts:
@@ -198,7 +198,7 @@ def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     return lambda function: function in exact or (bool(starts) and function.startswith(starts))
 
 
-def chain_matcher(bound: Bound) -> Callable[[Sequence[str]], bool]:
+def chain_matcher(bound: BoundRule) -> Callable[[Sequence[str]], bool]:
     """A test whether a chain has one of the bound's functions, with its callers if they matter."""
     matches, calls, locks = matcher(bound.frames), matcher(bound.callers), matcher(LOCKS)
     outer = matcher(bound.within)

@@ -36,8 +36,8 @@ from perpacket.advise.effect import (
     CHANGED,
     ITSELF,
     PATH,
+    CostVerdict,
     Effects,
-    Verdict,
     Window,
     counted_in,
     effects,
@@ -346,7 +346,7 @@ class _TrialRunner:
         self,
         plan: Plan,
         scope: NetworkScope,
-        session: journal.Session | None,
+        session: journal.TrialSettings | None,
     ) -> None:
         self.plan, self.scope, self.session = plan, scope, session
         self.notes = tuple(windows.limits_of(scope, plan.pid))
@@ -502,7 +502,7 @@ class _TrialRunner:
         """The traffic without the trial's own load."""
         begin_s = time.time()
         time.sleep(OTHER_TRAFFIC_S)
-        slices = self.profiler.within(windows.Interval(begin_s, begin_s + OTHER_TRAFFIC_S))
+        slices = self.profiler.within(windows.Span(begin_s, begin_s + OTHER_TRAFFIC_S))
         found = windows.measured(0, 0, slices, None)
         return found.packets / found.seconds
 
@@ -534,7 +534,7 @@ class _TrialRunner:
         else:
             begin_s = time.time() + plan.settle_s
             time.sleep(plan.settle_s + plan.window_s)
-            interval = windows.Interval(begin_s, begin_s + plan.window_s)
+            interval = windows.Span(begin_s, begin_s + plan.window_s)
         found = windows.measured(block, side, self.profiler.within(interval), loaded)
         if not found.packets:
             raise windows.NoTraffic(
@@ -575,7 +575,7 @@ def differences(found: Effects, own_load: bool) -> list[str]:
 
 def is_cheaper(trial: Trial) -> bool:
     """Whether the trial shows that the change saves processor time."""
-    return trial.effects.verdict is Verdict.CHEAPER
+    return trial.effects.verdict is CostVerdict.CHEAPER
 
 
 def log_costs(found: Sequence[Window], side: int, counted: str) -> list[float]:

@@ -62,7 +62,7 @@ def order(sides: int, block: int, seed: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class Span:
     """An interval of the system's clock, in seconds."""
 
     begin_s: float
@@ -73,7 +73,7 @@ class Interval:
 class Loaded:
     """The measurements of the trial's own load in a window."""
 
-    interval: Interval
+    interval: Span
     requests: float | None
     latency_us: Mapping[str, float]
 
@@ -174,8 +174,8 @@ def _report(verb: str, **options: object) -> dict[str, Any]:
     return report
 
 
-def _window(report: Mapping[str, Any]) -> Interval:
-    return Interval(report["window"]["begin"], report["window"]["end"])
+def _window(report: Mapping[str, Any]) -> Span:
+    return Span(report["window"]["begin"], report["window"]["end"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Profiler:
         """Wait for the first slice, which shows that the profiler runs."""
         self._until(0.0)
 
-    def within(self, interval: Interval) -> list[live.Window]:
+    def within(self, interval: Span) -> list[live.Window]:
         """The slices of an interval that has ended; raises the profiler's error."""
         self._until(interval.end_s - EDGE_S)
         with self._changed:

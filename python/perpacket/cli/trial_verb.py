@@ -282,7 +282,7 @@ def end(outcome: Outcome) -> None:
     from perpacket.show import trial_tables as shown
 
     if not shown.all_restored(outcome):
-        left = any(setting.outcome is journal.Outcome.FAILED for setting in outcome.undone)
+        left = any(setting.outcome is journal.Restoration.FAILED for setting in outcome.undone)
         hint = journal.left_hint() if left else "see the lines above"
         raise RunFailed("not every setting was restored", hint)
     if outcome.is_interrupted:
@@ -305,5 +305,5 @@ def print_undone(output_format: Format) -> None:
     for setting in undone if output_format is Format.TABLE else ():
         detail = f" ({setting.detail})" if setting.detail else ""
         output.write_line(f"{setting.title}: {setting.outcome}{detail}")
-    if any(setting.outcome is journal.Outcome.FAILED for setting in undone):
+    if any(setting.outcome is journal.Restoration.FAILED for setting in undone):
         raise RunFailed("not every setting was restored", journal.left_hint())

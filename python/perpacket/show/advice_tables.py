@@ -13,7 +13,7 @@ from perpacket.advise.limit import What
 if TYPE_CHECKING:
     from perpacket.advise.advice import Advice, NotApplicable, Report
     from perpacket.advise.bounds import Bound
-    from perpacket.advise.catalogue import Source
+    from perpacket.advise.catalogue import Publication
     from perpacket.advise.limit import Limit
     from perpacket.analysis.statistics import Interval
 
@@ -119,7 +119,7 @@ def entry(place: int, advice: Advice, columns: int) -> Iterator[str]:
         yield f"{INDENT}perpacket never applies this change."
 
 
-def published(source: Source) -> str:
+def published(source: Publication) -> str:
     """The published magnitude with its source."""
     return f"{source.figure or 'no magnitude'} ({source.title})"
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from perpacket.advise.effect import ALL, GOAL, PATH, Effect, Effects, Verdict
-from perpacket.advise.journal import Outcome as StepOutcome
+from perpacket.advise.effect import ALL, GOAL, PATH, CostVerdict, Effect, Effects
+from perpacket.advise.journal import Restoration
 from perpacket.analysis.statistics import Interval, format_number
 from perpacket.show.table import Table
 
@@ -44,7 +44,7 @@ def headline(trial: Trial) -> str:
     size = (
         f"{title} {change_text(ratio.value)} [{change_text(ratio.low)}, {change_text(ratio.high)}]"
     )
-    if effects.verdict is not Verdict.NOT_DISTINGUISHABLE:
+    if effects.verdict is not CostVerdict.NOT_DISTINGUISHABLE:
         return f"{trial.change}: {rate_text(effects)}{effects.verdict}: {size}; {floor}"
     more = ""
     if (needed := effects.blocks_for_goal) is not None:
@@ -120,7 +120,7 @@ def row(effect: Effect, indent: str = "") -> tuple[str, ...]:
         interval = f"[{change_text(ratio.low)}, {change_text(ratio.high)}]"
     shown = (
         effect.verdict.value
-        if effect.verdict and effect.verdict is not Verdict.NOT_DISTINGUISHABLE
+        if effect.verdict and effect.verdict is not CostVerdict.NOT_DISTINGUISHABLE
         else ""
     )
     return (
@@ -150,7 +150,7 @@ def undone_lines(outcome: Outcome) -> Iterator[str]:
 
 def all_restored(outcome: Outcome) -> bool:
     """Whether every setting was restored, or kept by `--keep-if`."""
-    good = (StepOutcome.RESTORED, StepOutcome.UNCHANGED, StepOutcome.KEPT)
+    good = (Restoration.RESTORED, Restoration.UNCHANGED, Restoration.KEPT)
     return all(setting.outcome in good for setting in outcome.undone)
 
 

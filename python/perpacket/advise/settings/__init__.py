@@ -81,7 +81,7 @@ KINDS = {
     "ethtool-channels": "ethtool:Channels",
     "ethtool-rings": "ethtool:Rings",
     "sysctl": "files:Sysctl",
-    "file": "files:Files",
+    "file": "files:FileValues",
     "file-mask": "files:Masks",
     "irq-affinity": "files:Affinity",
     "link-mtu": "link:Mtu",

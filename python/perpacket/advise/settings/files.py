@@ -30,7 +30,7 @@ def controls(scope: NetworkScope) -> tuple[list[str], list[str]]:
     return available, available if scope.is_first else allowed
 
 
-class Files:
+class FileValues:
     """One value in every file that a pattern matches; `{interface}` is the scope's interface.
 
     Several patterns, with spaces between them, can have values of their own, separated by `;`.
@@ -117,7 +117,7 @@ class Files:
         return {"kind": self.kind, "path": self.pattern}
 
 
-class Sysctl(Files):
+class Sysctl(FileValues):
     """A sysctl by its name, such as `net.ipv4.tcp_autocorking`."""
 
     kind = "sysctl"
@@ -196,7 +196,7 @@ class Sysctl(Files):
         return {"kind": "sysctl", "name": self.name}
 
 
-class Masks(Files):
+class Masks(FileValues):
     """Masks of processors; a value is `all`, `none`, a CPU list such as `0,2-3`, or a mask."""
 
     kind = "file-mask"
@@ -232,7 +232,7 @@ class Masks(Files):
         return super().command(self.written(value))
 
 
-class Affinity(Files):
+class Affinity(FileValues):
     """The processors of an interface's interrupts, as lists such as `0-3`.
 
     `spread` gives each interrupt a processor of its own, as far as there are enough.
