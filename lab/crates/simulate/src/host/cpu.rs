@@ -69,14 +69,16 @@ struct Rotation {
 
 impl Rotation {
     fn new(array: Array, pages: &PageTable) -> Self {
-        /// Larger than a page, and prime, so that it reaches every line of almost any array.
-        const STRIDE: u64 = 67;
+        /// Larger than a page. A prime that does not divide the number of lines reaches each of them,
+        /// and no number of lines is a multiple of all.
+        const STRIDES: [u64; 6] = [67, 71, 73, 79, 83, 89];
         let lines = u64::from(array.lines());
-        let stride = if lines.is_multiple_of(STRIDE) {
-            1
-        } else {
-            STRIDE
+        let is_scattered = |stride: &u64| {
+            !lines.is_multiple_of(*stride)
+                && (2..lines.saturating_sub(1)).contains(&(stride % lines))
         };
+        // Six lines, for example, have no such order.
+        let stride = STRIDES.into_iter().find(is_scattered).unwrap_or(1);
         let line = |step: u64| array.line(0) + (step * stride % lines) as u32;
         Self {
             order: (0..2 * lines)
@@ -183,7 +185,8 @@ pub struct Cpu {
     /// Room for the lines of the current operation.
     lines: Box<[Line]>,
     interrupt: Interrupt,
-    profiler_instructions: u64,
+    /// The profiler's cost of a frame.
+    profiler: Cost,
     arrays: Arrays<FirstLines>,
     rotations: [Rotation; 2],
     rx_buffer_lines: u32,
@@ -270,7 +273,12 @@ impl Cpu {
             plans,
             lines: vec![Line(0); most].into(),
             interrupt: machine.interrupt,
-            profiler_instructions: u64::from(profiler_instructions),
+            profiler: Cost {
+                instructions: u64::from(profiler_instructions),
+                cycles: (f64::from(profiler_instructions) * machine.cycles_per_instruction).round()
+                    as u64,
+                ..Cost::default()
+            },
             rotations: [background, stream].map(|array| Rotation::new(array, &pages)),
             rx_buffer_lines: structures.rx_buffer,
             rings: Rings::new(machine, footprints, structures),
@@ -395,10 +403,10 @@ impl Cpu {
     /// `other.background`, and the profiler.
     pub fn run_per_frame(&mut self) {
         self.run(Operation::Background);
-        self.now += self.profiler_instructions;
+        self.now += self.profiler.cycles;
         let other = &mut self.costs[Operation::Background as usize];
-        other.cycles += self.profiler_instructions;
-        other.instructions += self.profiler_instructions;
+        other.cycles += self.profiler.cycles;
+        other.instructions += self.profiler.instructions;
     }
 
     /// Whether an operation has a cost.

@@ -137,6 +137,51 @@ fn a_busy_server_fetches_the_lines_of_a_connection_in_each_round() {
     }
 }
 
+/// Lines that are touched in rotation are scattered, however many they are, so the next one is not
+/// the neighbour that a prefetch brings.
+#[test]
+fn a_prefetch_does_not_bring_the_next_line_of_a_rotation() {
+    let missed = |lines: &str, next_line_prefetch: &str| {
+        let overrides = small(&[
+            ("structures.stream", lines),
+            ("machine.next_line_prefetch", next_line_prefetch),
+        ]);
+        misses_of_call(&explained("bulk", &overrides, None).1, "tcp.free_page")
+    };
+    for lines in ["32768", "32763"] {
+        let (with, without) = (missed(lines, "true"), missed(lines, "false"));
+        assert!(
+            (with / without - 1.0).abs() < 0.1,
+            "{lines} lines: {with}, {without} misses"
+        );
+    }
+}
+
+/// The profiler's instructions take as many cycles as those of any operation.
+#[test]
+fn the_profilers_instructions_have_the_machines_cycles_per_instruction() {
+    let other = |instructions: &str, cycles_per_instruction: &str| {
+        let overrides = small(&[
+            ("host.profiler_instructions", instructions),
+            ("machine.cycles_per_instruction", cycles_per_instruction),
+        ]);
+        run("bulk", &overrides, None).layers["other"]
+    };
+    for cycles_per_instruction in ["0.5", "2"] {
+        let (on, off) = (
+            other("900", cycles_per_instruction),
+            other("0", cycles_per_instruction),
+        );
+        let more = on.instructions_per_packet - off.instructions_per_packet;
+        let cycles = on.cycles_per_packet - off.cycles_per_packet;
+        let expected: f64 = cycles_per_instruction.parse().unwrap();
+        assert!(
+            (cycles / more / expected - 1.0).abs() < 0.02,
+            "{cycles} cycles of {more}"
+        );
+    }
+}
+
 /// A line occupies the channel of DRAM for `service_cycles`. A processor with one miss at a time
 /// waits for the channel only if this time is longer than the latency.
 #[test]
