@@ -12,6 +12,7 @@
 # make docs   build the documents in docs/_build
 # make pages  write the pages of kept runs in docs/documents; RUN=DIRECTORY keeps a run first
 # make schema write the schema of the agent's options, from which Python's functions are made
+# make reference  write the generated parts of docs/reference
 # make wheels build the package and its agent as wheels, with the emulator's plugin, in dist; with
 #             TARGET=aarch64-unknown-linux-gnu also the agent for Arm
 # make bench  run the benchmarks (see benches/README.md)
@@ -30,7 +31,7 @@ export CARGO_PROFILE_RELEASE_LTO ?= off
 export CARGO_PROFILE_RELEASE_CODEGEN_UNITS ?= 16
 
 .PHONY: setup setup-dev demo test peers rust-tests offline-tests emulation-tests host-tests \
-	live-tests machine-tests test-full test-applications test-machines test-cases agent check docs pages schema wheels bench \
+	live-tests machine-tests test-full test-applications test-machines test-cases agent check docs pages schema reference wheels bench \
 	fuzz clean
 
 # Python compiles a module when it is first imported; pip would compile all.
@@ -141,6 +142,9 @@ pages: setup-dev
 # The schema of the agent's options, of which the package has a copy.
 schema: setup
 	$(BIN)/perpacket-lab-agent schema > python/perpacket/schema.json
+
+reference: setup-dev
+	cd docs && ../$(BIN)/python -m from_code.reference
 
 wheels: $(if $(TARGET),setup,$(BIN)/python)
 	$(plugin)

@@ -248,14 +248,8 @@ def parts_of(path: str) -> list[str]:
 
 
 def section(name: str) -> str:
-    """The section of the reference for a verb, with the table from code if it has one."""
+    """The section of the reference for a verb."""
     page = (ROOT / "docs/reference/documents.md").read_text()
-    page = re.sub(
-        r"^<!-- from code: document (\S+) (\w+) -->$",
-        lambda match: documents.table(ROOT, *match.groups()),
-        page,
-        flags=re.MULTILINE,
-    )
     return page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
 

@@ -10,7 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from from_code import commands, docstrings, documents, parameters, repository  # noqa: E402
+from from_code import (  # noqa: E402
+    commands,
+    complete,
+    docstrings,
+    documents,
+    parameters,
+    repository,
+)
 
 RUST = """
 /// A document.
@@ -88,6 +95,13 @@ def test_the_reference_has_every_option_with_its_values() -> None:
     assert by_name["`--format`"] == [r"`table\|json`", "How data is printed. Default: `table`."]
     assert by_name["`--require`"][0] == "`NAME[,NAME]`"
     assert "## perpacket serve" not in text, "the agent's verbs have their help"
+
+
+@pytest.mark.parametrize("name", ["commands", "documents", "files", "parameters", "quantities"])
+def test_the_pages_contain_what_the_code_says(name: str) -> None:
+    text = (ROOT / f"docs/reference/{name}.md").read_text()
+    assert "<!-- end of the part -->" in text
+    assert complete(text) == text, "`make reference` writes them again"
 
 
 def test_links_lead_to_the_page_that_shows_a_file() -> None:

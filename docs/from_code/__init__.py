@@ -13,8 +13,10 @@ A page requests a part with a comment on a line of its own:
 
     <!-- from code: parameters lab/crates/simulate/data/common.toml -->
 
-The extension replaces the comment with Markdown before Sphinx parses the page. Generated parts
-then have headings, links and entries in the search, as written text has.
+The extension inserts Markdown after the comment before Sphinx parses the page. Generated parts then
+have headings, links and entries in the search, as written text has. The pages of the reference
+contain their parts, so that the repository's reader finds them. `make reference` writes them again:
+all text from such a comment to `<!-- end of the part -->`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,15 @@ GENERATORS: dict[str, Callable[..., str]] = {
 }
 """The kinds of parts; functions take the repository's root and the comment's arguments."""
 
-COMMENT = re.compile(r"^<!-- from code: (\S+)(.*?) -->$", re.MULTILINE)
+BUILT_ONLY = ("module",)
+"""Kinds of parts that only Sphinx can make."""
+
+END = "<!-- end of the part -->"
+
+COMMENT = re.compile(
+    rf"^(<!-- from code: (\S+)(.*) -->)$(?:\n\n(?:(?!<!-- from code:)[\s\S])*?^{END}$)?",
+    re.MULTILINE,
+)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -68,7 +78,18 @@ def insert_parts(app: Sphinx, document: str, source: list[str]) -> None:
 
 def generate(comment: re.Match[str]) -> str:
     """Generate the part of a comment; raise `KeyError` for an unknown kind."""
-    return GENERATORS[comment.group(1)](ROOT, *comment.group(2).split())
+    return GENERATORS[comment.group(2)](ROOT, *comment.group(3).split())
+
+
+def complete(text: str) -> str:
+    """The text of a page with the parts that its comments request."""
+
+    def part(comment: re.Match[str]) -> str:
+        if comment.group(2) in BUILT_ONLY:
+            return comment.group()
+        return f"{comment.group(1)}\n\n{generate(comment).strip()}\n\n{END}"
+
+    return COMMENT.sub(part, text)
 
 
 def pages_with_parts(app: Sphinx, environment: BuildEnvironment, *changes: set[str]) -> list[str]:
