@@ -82,7 +82,8 @@ HOST_TESTS := $(patsubst %,tests/test_%.py,applications guardian over_ssh router
 timed = begin=$$(date +%s); $(2) || exit $$?; echo "$(1): $$(($$(date +%s) - begin)) s"
 select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not applications and not machines'
 
-# The tests share the dependencies that the set-up has compiled. Our own code has assertions.
+# The tests share the dependencies that the set-up has compiled. Our own code has assertions, and is compiled faster.
+rust-tests: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
 rust-tests: export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS = true
 rust-tests: export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS = true
 rust-tests:

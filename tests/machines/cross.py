@@ -68,7 +68,9 @@ def agent(name: str) -> Path:
         shutil.copytree(dependencies, output, symlinks=True, dirs_exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
     command, environment = rustup(name, target, output) or sid(name, target, output)
-    words = ("build", "--release", "--locked", "--quiet", "--package", PROGRAM, "--target", name)
+    of_all = f'profile.release.package."*".opt-level={LEVEL}'
+    words = ["build", "--release", "--locked", "--quiet", "--package", PROGRAM, "--target", name]
+    words += ["--config", of_all]
     done = subprocess.run([*command, *words], env=environment, check=False, cwd=SOURCE)
     if done.returncode:
         raise RunFailed(f"the agent for {name} was not built; the compiler's errors are above")

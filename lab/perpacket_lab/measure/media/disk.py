@@ -2,7 +2,8 @@
 
 A disk of the published machines needed milliseconds to find a block. A solid-state disk needs a
 fraction of a millisecond. This module measures the time of a read. If that time is below
-`disk.read_ms` of the study, the server's reader delays each read.
+`disk.read_ms` of the study, the server's reader delays each read. With `disk.rate_mbps`, it also
+serves one read after another, at this rate.
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ class Media:
             texts.append(
                 f"A slow disk is emulated: a read of 64 KiB {own} here, and a delay in the "
                 f"server's reader makes every read of multiple media take {wanted} longer"
+            )
+        rates = sorted({plan.disk_rate_mbps for plan in plans if plan.disk_rate_mbps})
+        if rates:
+            each = " and ".join(f"{rate:g} Mb/s" for rate in rates)
+            texts.append(
+                f"Where it has a rate, it serves one read of 128 KiB after another at {each}"
             )
         return texts
 

@@ -44,6 +44,9 @@ class MediaPlan(RunPlan):
     itself: with fewer readers here, a slow disk would favour the other kinds."""
     read_ms: float = Field(alias="disk.read_ms", default=0, ge=0, le=10_000)
     """Delay added to each read of `serve media` from a disk that is faster than this."""
+    disk_rate_mbps: float = Field(alias="disk.rate_mbps", default=0, ge=0, le=100_000)
+    """Rate of an emulated disk that serves one read of `serve media` after another; 0: any number
+    at once."""
     memory_share: float = Field(alias="disk.memory_share", default=0.25, gt=0, le=1)
     """Memory for media in `multiple`, as a share of the size of all media of the run."""
     profile_events: EventsKind = Field(alias="profile.events", default="any")

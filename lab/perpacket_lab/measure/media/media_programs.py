@@ -62,6 +62,7 @@ def serve(host: Host, plan: MediaPlan, root: str, read_delay_ms: int) -> list[st
         cpus=cpu_lists.ranges(host.cpus),
         buffering=plan.buffering,
         read_delay=f"{read_delay_ms}ms",
+        disk_rate=f"{plan.disk_rate_mbps:g}Mb/s" if plan.disk_rate_mbps else None,
         max_lateness=f"{ADMIT_ALL_MS}ms",
         max_sessions=plan.clients + SESSIONS_SPARE,
         buffer_packets=plan.buffer_packets if has_buffers else None,

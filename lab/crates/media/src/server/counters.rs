@@ -67,6 +67,8 @@ pub struct Report {
     pub buffer_packets: u32,
     /// Emulated delay of a disk read in milliseconds.
     pub read_delay_ms: u64,
+    /// Rate of the emulated disk in bits a second.
+    pub disk_rate_bps: Option<u64>,
     /// CPUs of the event loops; empty if they are not bound.
     pub cores: Vec<usize>,
     /// Seconds since the start.
@@ -167,6 +169,7 @@ impl Counters {
             buffering: spec.buffering,
             buffer_packets: spec.buffer_packets(),
             read_delay_ms: spec.read_delay.0.as_millis() as u64,
+            disk_rate_bps: spec.disk_rate.map(|rate| rate.0),
             cores: spec.runs_on.list().to_vec(),
             uptime_s: started.elapsed().as_secs_f64(),
             connections: read(&self.connections),

@@ -18,6 +18,7 @@ use rustix::fs::{Access, AtFlags, accessat};
 use thiserror::Error;
 
 use super::block::BlockTable;
+use super::disk::Ahead;
 use perpacket_linux::mailbox::lock;
 
 /// Number of bytes that the first attempt of detection reads from each end of a file. They are
@@ -36,6 +37,8 @@ pub(super) struct Medium {
     pub(super) mapping: Option<MappedFile>,
     /// Parts in memory or being read.
     pub(super) blocks: Arc<BlockTable>,
+    /// What an emulated disk with a rate has read ahead.
+    pub(super) ahead: Mutex<Ahead>,
 }
 
 /// The last medium of a name. The file is closed while no stream uses it, but the cache may still
@@ -134,6 +137,7 @@ impl Library {
             file,
             mapping,
             blocks: blocks.unwrap_or_else(|| Arc::new(BlockTable::new(&layout))),
+            ahead: Mutex::default(),
         });
         self.remember(identity, &medium);
         Ok(medium)

@@ -2,12 +2,13 @@
 //!
 //! [`Buffering`] selects how media get from the disk to the sender. Everything else is the same in all
 //! five modes: an event loop per CPU answers RTSP (`event_loop`, `protocol`, `session`), a pool of
-//! threads opens and reads files (`readers`, `library`, `block`), and `stream` makes and sends
+//! threads opens and reads files (`readers`, `library`, `block`, `disk`), and `stream` makes and sends
 //! packets. In `shared` and `mapped` the event loop paces the streams (`pacing`). In
 //! `unbuffered`, `single` and `double` each stream has threads of its own (`threads`).
 
 mod block;
 mod counters;
+mod disk;
 mod event_loop;
 mod lateness;
 mod library;
@@ -43,6 +44,7 @@ pub use counters::{ContextSwitches, PageFaults, Report, Rtcp};
 pub use spec::Spec;
 
 use counters::Counters;
+use disk::Disk;
 use event_loop::EventLoop;
 use library::Library;
 use mailbox::Mailbox;
@@ -142,7 +144,7 @@ impl Server {
             spec.readers(),
             Arc::clone(&library),
             spec.cache_bytes(),
-            spec.read_delay.0,
+            Disk::new(spec.read_delay.0, spec.disk_rate.map(|rate| rate.0)),
         )?;
         let limit_ns = u64::try_from(spec.max_lateness.0.as_nanos()).unwrap_or(u64::MAX);
         let shared = Arc::new(Shared {

@@ -9,9 +9,10 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::block::{Block, BlockTable, Slot, Storage};
+use super::disk::Disk;
 use super::library::{Library, Medium};
 use super::mailbox::{Event, Requester};
 use perpacket_linux::mailbox::lock;
@@ -39,7 +40,7 @@ struct Shared {
     added: Condvar,
     library: Arc<Library>,
     cache: Mutex<Cache>,
-    delay: Duration,
+    disk: Disk,
     counts: ReadCounts,
 }
 
@@ -87,12 +88,12 @@ impl ReadCounts {
 }
 
 impl Readers {
-    /// Starts `count` threads. `delay` is an additional time of every read.
+    /// Starts `count` threads. Each read waits for the disk.
     pub(super) fn start(
         count: usize,
         library: Arc<Library>,
         cache_bytes: usize,
-        delay: Duration,
+        disk: Disk,
     ) -> io::Result<Self> {
         let cache = Cache {
             limit_bytes: cache_bytes,
@@ -103,7 +104,7 @@ impl Readers {
             added: Condvar::new(),
             library,
             cache: Mutex::new(cache),
-            delay,
+            disk,
             counts: ReadCounts::default(),
         });
         let mut readers = Self {
@@ -187,9 +188,9 @@ impl ReaderQueue {
         &self.shared.counts
     }
 
-    /// The emulated delay of a read.
-    pub(super) fn delay(&self) -> Duration {
-        self.shared.delay
+    /// The emulated disk.
+    pub(super) fn disk(&self) -> &Disk {
+        &self.shared.disk
     }
 }
 
@@ -232,8 +233,8 @@ impl Shared {
 
     fn load(&self, medium: &Arc<Medium>, index: u64, storage: Storage) {
         let started = Instant::now();
-        std::thread::sleep(self.delay);
         let (first, packets) = (index * medium.blocks.packets, medium.blocks.packets);
+        self.disk.wait(medium, first, packets);
         let block = match storage {
             Storage::Copied => Block::read(medium, first, packets),
             Storage::Mapped => Block::map(medium, first, packets),

@@ -54,6 +54,9 @@ pub struct Spec {
     /// Emulate a slow disk: delay every read by this time.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     pub read_delay: Time,
+    /// Emulate a disk that serves one read after another at this rate, and reads 128 KiB ahead.
+    #[arg(long, value_name = "BIT-RATE")]
+    pub disk_rate: Option<BitRate>,
     /// Reader threads of `shared` and `mapped` [default: 8].
     #[arg(long, value_name = "N")]
     #[schemars(extend("x-needs" = "buffering=shared, buffering=mapped"))]

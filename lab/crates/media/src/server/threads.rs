@@ -167,8 +167,9 @@ impl Control {
     /// Reads a buffer from the disk. `None` if it has no complete packet.
     fn read(&self, first: u64) -> Option<Block> {
         let started = Instant::now();
-        std::thread::sleep(self.readers.delay());
-        let block = Block::read(&self.medium, first, self.buffer_packets).ok();
+        let packets = self.buffer_packets;
+        self.readers.disk().wait(&self.medium, first, packets);
+        let block = Block::read(&self.medium, first, packets).ok();
         let block = block.filter(|block| block.packets_from(first, &self.medium.layout, 1) > 0);
         let bytes = block.as_ref().map_or(0, Block::owned_bytes);
         self.readers.counts().add(started, bytes, block.is_none());
