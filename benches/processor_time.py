@@ -7,10 +7,10 @@
 In each case the server runs on processor 0 and its client on processor 1, and both sleep and wake
 often. Server, client and profiler start anew for each number, because the share of lost samples may
 differ from start to start. A processor's yardstick is the window less the `idle` of /proc/stat,
-exact where the tick stops. The program reads it beside the profile. It prints, by processor, the
-samples before calibration and the calibrated time over the yardstick, and how many are within 3 %
-of it. A processor that was not calibrated has no number, which is `-`. `process` is the time of the
-server's process over its /proc/PID/schedstat.
+exact where the tick stops, and less the time that the hypervisor stole. The program reads it beside
+the profile. It prints, by processor, the samples before calibration and the calibrated time over
+the yardstick, and how many are within 3 % of it. A processor that was not calibrated has no number,
+which is `-`. `process` is the time of the server's process over its /proc/PID/schedstat.
 
 `bias` compares processes with the same true cost that sleep differently: they work half of the time
 in turns of 50 ms or of 50 us, or poll between turns of 50 us instead of sleeping. If `process`
@@ -210,13 +210,13 @@ def running(command: list[str], cpu: int, folder: Path) -> Iterator[int]:
         process.wait()
 
 
-def idle_s() -> dict[int, float]:
-    """Idle time of each processor so far."""
+def away_s() -> dict[int, float]:
+    """The time so far in which each processor did not run: idle, and stolen by the hypervisor."""
     times = {}
     for line in Path("/proc/stat").read_text().splitlines():
         name, *fields = line.split()
         if name.startswith("cpu") and name != "cpu":
-            times[int(name[3:])] = (int(fields[3]) + int(fields[4])) / TICKS_PER_S
+            times[int(name[3:])] = sum(int(fields[number]) for number in (3, 4, 7)) / TICKS_PER_S
     return times
 
 
@@ -227,26 +227,24 @@ def ran_s(pid: int) -> float:
 
 
 def reading(pid: int) -> tuple[float, dict[int, float], float]:
-    """The moment, the idle times of the processors, and the run time of the process."""
-    return time.monotonic(), idle_s(), ran_s(pid)
+    """The moment, the times in which processors did not run, and the run time of the process."""
+    return time.monotonic(), away_s(), ran_s(pid)
 
 
 def started(case: Case, folder: Path, duration_s: float, frequency: int) -> dict[str, float | None]:
     """Start server, client and profiler; ratios to the yardsticks by name.
 
-    The yardsticks are read when a window's line arrives, so they cover the same time as the window,
-    apart from the profiler's own work between the end of a window and its line. The first window
-    has more of this work, so the third is compared.
+    The yardsticks are read when a window's line arrives, so they cover the same time as the window.
+    The first window only starts them.
     """
     server, client = case
     with running(server, SERVER_CPU, folder) as pid, running(client, CLIENT_CPU, folder):
         command = [str(agent.find()), "profile", "--pid", str(pid), "--every", f"{duration_s}s"]
-        length = f"{3 * duration_s + 0.1}s"
+        length = f"{2 * duration_s + 0.1}s"
         options = ["--duration", length, "--frequency", str(frequency), "--format", "json"]
         with subprocess.Popen([*command, *options, "--quiet"], stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            for _ in range(2):
-                process.stdout.readline()
+            process.stdout.readline()
             before = reading(pid)
             line = process.stdout.readline()
             after = reading(pid)
@@ -260,12 +258,12 @@ def ratios(
     after: tuple[float, dict[int, float], float],
 ) -> dict[str, float | None]:
     """The times of a report over the yardsticks between two readings."""
-    (began, idle, ran), (ended, idle_after, ran_after) = before, after
+    (began, away, ran), (ended, away_after, ran_after) = before, after
     scale = report["window_s"] / (ended - began)
     times: dict[str, float | None] = {}
     for row in report["processors"]:
         cpu, factor = row["cpu"], row["calibration"]
-        yardstick_s = (ended - began - (idle_after[cpu] - idle[cpu])) * scale
+        yardstick_s = (ended - began - (away_after[cpu] - away[cpu])) * scale
         sampled = row["sampled_s"] / yardstick_s
         times[f"cpu {cpu} sampled"] = sampled
         times[f"cpu {cpu} calibrated"] = None if factor is None else sampled * factor
