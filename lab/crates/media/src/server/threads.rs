@@ -299,6 +299,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::path::Path;
 
+    use super::super::disk::Disk;
     use super::super::library::Library;
     use super::super::outgoing::Outgoing;
     use super::super::readers::Readers;
@@ -338,7 +339,7 @@ mod tests {
         let root = std::env::temp_dir().join(name);
         fs::create_dir_all(&root).unwrap();
         let library = Arc::new(Library::new(&root, false).unwrap());
-        let readers = Readers::start(0, library, 0, Duration::ZERO).unwrap();
+        let readers = Readers::start(0, library, 0, Disk::new(Duration::ZERO, None)).unwrap();
         let counters = Arc::new(Counters::new(u64::MAX));
         for buffering in [Buffering::Unbuffered, Buffering::Single, Buffering::Double] {
             let (stream, _client) = stream(&root, &counters);
