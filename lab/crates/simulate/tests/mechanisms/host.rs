@@ -146,7 +146,10 @@ fn a_prefetch_does_not_bring_the_next_line_of_a_rotation() {
             ("structures.stream", lines),
             ("machine.next_line_prefetch", next_line_prefetch),
         ]);
-        misses_of_call(&explained("W-0-N-N-FCFS-400", &overrides, None).1, "tcp.free_page")
+        misses_of_call(
+            &explained("W-0-N-N-FCFS-400", &overrides, None).1,
+            "tcp.free_page",
+        )
     };
     for lines in ["32768", "32763"] {
         let (with, without) = (missed(lines, "true"), missed(lines, "false"));
