@@ -114,7 +114,9 @@ def test_an_option_of_the_server_is_a_change_too(session: Session) -> None:
 def test_an_option_of_the_kernel_boots_a_guest_of_its_own(session: Session) -> None:
     (careful,) = compared("mitigations=auto")
     assert not careful.by_unit[Unit.REQUEST].paired
-    assert 1.0 < ratio(careful) < 1.2
+    # Indirect calls go through thunks, which the guest without mitigations never runs.
+    assert any("__x86_indirect_thunk" in one.quantity for one in careful.functions)
+    assert 0.99 < ratio(careful) < 1.2
 
 
 def test_the_command_line_prints_the_comparison(
@@ -127,7 +129,8 @@ def test_the_command_line_prints_the_comparison(
     document: Any = json.loads(capsys.readouterr().out)
     (change,) = document["changes"]
     assert change["change"] == "tso=off"
-    assert change["per_request"]["total"]["ratio"]["value"] > 1.1
+    total = change["per_request"]["total"]
+    assert total["second"] > 1.1 * total["first"]
     assert app.run([*words, "--save", "x.json"]) == 2
 
 
