@@ -24,6 +24,10 @@ SERVERS = {"nginx": servers.NGINX, "web": servers.SERVE_WEB}
 PROGRAMS = {"ethtool": "ethtool", "nft": "nftables"}
 """Programs of commands that the guest does not have, with Debian's packages."""
 
+OWN_PROGRAMS = 'PATH=/host:$PATH; ip() { /host/ip "$@"; }; tc() { /host/tc "$@"; }; '
+"""Finds the programs of this machine. The guest's shell prefers its own `ip` and `tc`, which have
+fewer options, to those in PATH."""
+
 FOLDER = "changes"
 """The folder of the guest with the modules, and with `order`, the order of loading."""
 
@@ -69,13 +73,14 @@ class GuestChange:
             return cls(text, kernel_option=guest.kernel_option.replace("{value}", value))
         if guest.command:
             command = guest.command.replace("{value}", value)
-            return cls(text, (command.replace("{interface}", SERVER_CARD),), modules=modules)
+            command = command.replace("{interface}", SERVER_CARD)
+            return cls(text, (in_shell("", command),), modules=modules)
         assert change.setting is not None
         cards = {"": SERVER_CARD}
         if change.setting["kind"] in settings.BOTH_ENDS:
             cards["$inside "] = CLIENT_CARD
         commands = [
-            f"{inside}sh -c {shlex.quote(opened.command(value))}"
+            in_shell(inside, opened.command(value))
             for inside, card in cards.items()
             for opened in [settings.open(change.setting, GuestScope(card))]
         ]
@@ -86,6 +91,11 @@ class GuestChange:
         """The programs of the commands that the guest does not have."""
         words = " ".join(self.commands).replace("'", " ").split()
         return {name for name in PROGRAMS if name in words}
+
+
+def in_shell(inside: str, command: str) -> str:
+    """A command for the guest's shell, which `inside` may put on the side of the clients."""
+    return f"{inside}sh -ec {shlex.quote(OWN_PROGRAMS + command)}"
 
 
 def option_of(text: str, scenario: Scenario) -> str:

@@ -168,8 +168,7 @@ def change(settings: Settings) -> list[str]:
     ]
     for text in settings.changes:
         for command in GuestChange.of(text, settings.scenario).commands:
-            words = shlex.quote(f"PATH=/host:$PATH; {command}")
-            lines += checked(f'inside="$inside" sh -ec {words}', text)
+            lines += checked(command, text)
     return lines
 
 
