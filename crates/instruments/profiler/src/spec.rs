@@ -170,8 +170,8 @@ pub struct Spec {
     /// `sample`, `count` and `period`.
     #[arg(long, value_name = "FILE", conflicts_with = "events")]
     pub event_file: Option<PathBuf>,
-    /// File to profile in place of this machine: of `perf record -a -g`, the text of `perf script`,
-    /// folded stacks, or the stacks of bcc or bpftrace; perf is not needed.
+    /// File to profile in place of this machine: of `perf record -a -g`, the text of `perf script` or
+    /// `perf report`, folded stacks, the stacks of bcc or bpftrace, or of pprof; perf is not needed.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "duration", "cpus", "cgroup", "unit", "container", "frequency", "requests", "every", "events", "event_file",
         "command",

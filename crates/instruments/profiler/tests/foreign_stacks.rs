@@ -89,7 +89,7 @@ fn what_cannot_be_read_is_refused_with_a_way_out() {
     for (content, traffic, part) in [
         (&b"hello\n"[..], Traffic::Unknown, "folded stacks"),
         (b"", Traffic::Unknown, "folded stacks"),
-        (b"\x1f\x8b\x08\0\0\0\0\0\0\x03", Traffic::Unknown, "pprof"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\x03", Traffic::Unknown, "damaged"),
         (b"a;b 1\na;b\n", Traffic::Unknown, "line 2"),
         (b"a;b 0\n", Traffic::Unknown, "no samples"),
         (TIMER.as_bytes(), Traffic::Packets(1), "have no times"),
@@ -111,4 +111,46 @@ fn counts_that_are_no_samples_are_scaled_with_a_note() {
     let (tcp, user) = (seconds(&recorded, "tcp"), seconds(&recorded, "user"));
     assert!((tcp / user - 3.0).abs() < 1e-9);
     assert!(recorded.report.limits.join("\n").contains("no interval"));
+}
+
+#[test]
+fn a_profile_of_pprof_has_the_layers_of_its_stacks() {
+    let mut written = read(TIMER.as_bytes(), Traffic::Unknown).unwrap();
+    let mut file = Vec::new();
+    written.write_pprof(&mut file).unwrap();
+    let recorded = read(&file, Traffic::Unknown).unwrap();
+    for layer in ["driver", "tcp", "user"] {
+        let (before, after) = (seconds(&written, layer), seconds(&recorded, layer));
+        assert!((before - after).abs() < 1e-6, "{layer}: {before} {after}");
+    }
+    let mut lines = Vec::new();
+    recorded.write_folded(&mut lines).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(
+        lines.contains("iperf;do_syscall_64;__sys_sendto;tcp_sendmsg;_copy_from_iter 30\n"),
+        "{lines}"
+    );
+}
+
+#[test]
+fn the_table_of_perf_report_tells_who_takes_a_lock() {
+    let text = "\
+# Samples: 1K of event 'cycles'
+    60.00%  swapper  [kernel.kallsyms]  [k] native_queued_spin_lock_slowpath
+            |
+            ---native_queued_spin_lock_slowpath
+               _raw_spin_lock
+               __dev_xmit_skb
+               __dev_queue_xmit
+               ip_finish_output2
+
+    40.00%  nginx    nginx              [.] main
+";
+    let recorded = read(text.as_bytes(), Traffic::Unknown).unwrap();
+    let total: f64 = ["ethernet", "user"]
+        .map(|layer| seconds(&recorded, layer))
+        .iter()
+        .sum();
+    assert!((total - 1.0).abs() < 1e-9, "{total}");
+    assert!((seconds(&recorded, "ethernet") - 0.6).abs() < 1e-9);
 }

@@ -224,11 +224,6 @@ impl<'a> File<'a> {
                     "recorded on a machine of the other byte order; {AS_TEXT}"
                 ));
             }
-            Some([0x1f, 0x8b, ..]) => {
-                return Err(format!(
-                    "a compressed file, perhaps a pprof profile, whose functions are mostly of user code; {EXPECTED}"
-                ));
-            }
             _ => return Err(format!("not a file of perf record; {EXPECTED}")),
         }
         let at = At(bytes);

@@ -1,12 +1,12 @@
-//! Profiles from the text forms of call chains. The functions have names and no addresses, so each
-//! gets an address that is made up, and the chains take the way of a recording.
+//! Profiles from call chains as text, and from those of pprof. The functions have names and no
+//! addresses, so each gets an address that is made up, and the chains take the way of a recording.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use perpacket_cost::{EventKind, KernelSymbols, Rules};
 
 use super::text_stacks::{Form, Frame, TextStack, parse};
-use super::{Recorded, Settings, Traffic, activity};
+use super::{Recorded, Settings, Traffic, activity, from_pprof};
 use crate::attribute::Attributor;
 use crate::capture::{Backend, GroupCounts, Record, Sample};
 use crate::collector::{Collector, Detail, Server};
@@ -34,23 +34,65 @@ const SCALED_TO: f64 = 1e4;
 /// The processes that get numbers here begin at this one, above those of any machine.
 const FIRST_PROCESS: u32 = 1 << 30;
 
+/// Stacks with names, and where they are from.
+struct Stacks {
+    form: &'static str,
+    stacks: Vec<TextStack>,
+    /// Whether a count has a time.
+    has_unit: bool,
+    /// The length of the window, if the file states it.
+    duration_s: Option<f64>,
+}
+
 /// Reads a text and charges its samples.
 pub(super) fn analyse(settings: &Settings, text: &str) -> Result<Recorded, ProfileError> {
-    let wrong = |reason: String| ProfileError::Recording {
+    let (form, stacks) = parse(text).map_err(wrong(settings))?;
+    let found = Stacks {
+        form: form.name(),
+        stacks,
+        has_unit: form == Form::Script,
+        duration_s: None,
+    };
+    charged(settings, found)
+}
+
+/// Reads a profile of pprof and charges its samples.
+pub(super) fn analyse_profile(settings: &Settings, bytes: &[u8]) -> Result<Recorded, ProfileError> {
+    let found = from_pprof::parse(bytes).map_err(wrong(settings))?;
+    let has_unit = found.stacks.iter().all(|stack| stack.period.is_some());
+    let found = Stacks {
+        form: "a profile of pprof",
+        stacks: found.stacks,
+        has_unit,
+        duration_s: (has_unit && found.duration_s > 0.0).then_some(found.duration_s),
+    };
+    charged(settings, found)
+}
+
+fn wrong(settings: &Settings) -> impl Fn(String) -> ProfileError {
+    move |reason| ProfileError::Recording {
         path: settings.file.clone(),
         reason,
-    };
-    let (form, mut stacks) = parse(text).map_err(wrong)?;
-    let mut limits = vec![format!("read from {}", form.name())];
-    let has_times = stacks.iter().all(|stack| stack.time_s.is_some());
+    }
+}
+
+fn charged(settings: &Settings, found: Stacks) -> Result<Recorded, ProfileError> {
+    let Stacks {
+        form,
+        mut stacks,
+        has_unit,
+        duration_s,
+    } = found;
+    let wrong = wrong(settings);
+    let mut limits = vec![format!("read from {form}")];
+    let has_times = duration_s.is_some() || stacks.iter().all(|stack| stack.time_s.is_some());
     if settings.traffic != Traffic::Unknown && !has_times {
         return Err(wrong(format!(
-            "{} have no times, so their cost cannot be divided by packets; expected the text of \
-             `perf script`",
-            form.name()
+            "{form} have no times, so their cost cannot be divided by packets; expected the text of \
+             `perf script`"
         )));
     }
-    let kind = kind_of(&stacks, &mut limits).map_err(wrong)?;
+    let kind = kind_of(&stacks, &mut limits).map_err(&wrong)?;
     let rules = rules_of(settings.rules.as_deref())?;
     mark_kernel(&mut stacks, &rules);
     if unnamed(&stacks) {
@@ -74,8 +116,8 @@ pub(super) fn analyse(settings: &Settings, text: &str) -> Result<Recorded, Profi
     collector.begin(kind);
     charge(&stacks, &addresses, &mut collector);
     let mut activity = activity(&settings.traffic)?;
-    activity.window.duration_s = span_s(&stacks);
-    if form != Form::Script {
+    activity.window.duration_s = duration_s.unwrap_or_else(|| span_s(&stacks));
+    if !has_unit {
         limits.push(
             "a count is taken for 1 ms of processor time: only shares are measured".to_owned(),
         );
@@ -306,16 +348,12 @@ fn lines(stacks: &[TextStack]) -> BTreeMap<String, u64> {
     lines
 }
 
-/// The text of a file that is no recording and no compressed file.
+/// The text of a file that is no recording.
 pub(super) fn text_of(bytes: &[u8]) -> Option<String> {
     let start = &bytes[..bytes.len().min(4096)];
-    let is_binary = [
-        &super::file::MAGIC[..],
-        &super::file::SWAPPED[..],
-        &[0x1f, 0x8b],
-    ]
-    .iter()
-    .any(|magic| start.starts_with(magic));
+    let is_binary = [super::file::MAGIC, super::file::SWAPPED]
+        .iter()
+        .any(|magic| start.starts_with(*magic));
     let is_text = !is_binary && !start.contains(&0);
     is_text.then(|| String::from_utf8_lossy(bytes).into_owned())
 }

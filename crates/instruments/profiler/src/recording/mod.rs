@@ -1,13 +1,15 @@
-//! Profiles from a file of `perf record`, or from a text with call chains. The file may come from
-//! another machine.
+//! Profiles from a file of `perf record`, of pprof, or from a text with call chains. The file may come
+//! from another machine, and be compressed by gzip.
 //!
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt` and
 //! `include/uapi/linux/perf_event.h` of Linux.
 
 mod fields;
 mod file;
+mod from_pprof;
 mod from_text;
 mod links;
+mod report_text;
 mod sample;
 mod snapshots;
 mod text_stacks;
@@ -119,8 +121,12 @@ pub fn analyse(settings: &Settings) -> Result<Recorded, ProfileError> {
         path: settings.file.clone(),
         reason,
     };
+    let bytes = from_pprof::decompressed(bytes).map_err(wrong)?;
     if let Some(text) = from_text::text_of(&bytes) {
         return from_text::analyse(settings, &text);
+    }
+    if from_pprof::is_profile(&bytes) {
+        return from_text::analyse_profile(settings, &bytes);
     }
     let file = File::parse(&bytes).map_err(wrong)?;
     if let Some(reason) = file.part() {

@@ -1,5 +1,7 @@
-//! Call chains that other tools print as text: `perf script`, folded stacks (Gregg, FlameGraph),
-//! and the stacks of bcc and bpftrace.
+//! Call chains that other tools print as text: `perf script` and `perf report`, folded stacks (Gregg,
+//! FlameGraph), and the stacks of bcc and bpftrace.
+
+use super::report_text;
 
 /// A function of a call chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(super) struct TextStack {
 pub(super) enum Form {
     /// The output of `perf script`.
     Script,
+    /// The table of `perf report` or of `perf top`.
+    Report,
     /// A line for each stack, from the command to the leaf, with a count.
     Folded,
     /// The output of `profile` of bcc.
@@ -40,14 +44,15 @@ pub(super) enum Form {
 }
 
 /// What a reader of a text expects, for errors.
-pub(super) const EXPECTED: &str = "expected a file of perf record, the text of `perf script`, folded stacks \
-                                   (`a;b;c 12`), or the stacks of bcc's profile or of bpftrace";
+pub(super) const EXPECTED: &str = "expected a file of perf record, the text of `perf script` or `perf report`, \
+                                   folded stacks (`a;b;c 12`), or the stacks of bcc's profile or of bpftrace";
 
 impl Form {
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Script => "the text of perf script",
+            Self::Report => "the table of perf report or perf top",
             Self::Folded => "folded stacks",
             Self::Bcc => "the stacks of bcc",
             Self::Bpftrace => "the stacks of bpftrace",
@@ -56,6 +61,9 @@ impl Form {
 
     /// The form of a text, by its first lines that only one form has.
     fn of(text: &str) -> Option<Self> {
+        if text.lines().any(report_text::is_entry) {
+            return Some(Self::Report);
+        }
         text.lines().find_map(|line| {
             if line.starts_with('@') && line.contains('[') {
                 Some(Self::Bpftrace)
@@ -78,6 +86,7 @@ pub(super) fn parse(text: &str) -> Result<(Form, Vec<TextStack>), String> {
     let form = Form::of(text).ok_or_else(|| format!("no recording and no stacks; {EXPECTED}"))?;
     let stacks = match form {
         Form::Script => script(text),
+        Form::Report => report_text::stacks(text),
         Form::Folded => folded_lines(text)?,
         Form::Bcc => bcc(text),
         Form::Bpftrace => bpftrace(text),
