@@ -86,11 +86,16 @@ class Result:
         return (refused or 1 <= self.rank <= FIRST) and not self.false and not self.missing
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The files that somebody sent: all but the question with its answer."""
+    return sorted(path for path in folder.iterdir() if path.name != "case.toml")
+
+
 def run(folder: Path) -> Result:
     """Ask for advice on a case."""
     expected = Expected.model_validate(tomllib.loads((folder / "case.toml").read_text()))
     try:
-        report = api.advise(files=[folder]).report
+        report = api.advise(files=files_of(folder)).report
     except ConfigurationError as error:
         return Result(folder.name, expected, (), f"{error} {error.hint}")
     answers = [(one.change.name, one.value) for one in report.advice]

@@ -14,7 +14,7 @@ from perpacket.advise.expression import NotReadable
 from perpacket.advise.facts import Facts
 from perpacket.advise.growth import Growth, between
 from perpacket.advise.kernel_texts import Backlog, Senders
-from perpacket.advise.limit import What
+from perpacket.advise.limit_kinds import What
 from perpacket.advise.links import Link, Queue
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation
@@ -278,7 +278,7 @@ def test_cookies_that_come_back_are_no_flood() -> None:
         ({}, {"net.netfilter.nf_conntrack_count": "99", "net.netfilter.nf_conntrack_max": "100"},
          "conntrack-max", "200"),
         ({"IpInReceives": 1000, "ConntrackDrop": 7}, {}, "conntrack-max", "524288"),
-        ({"TcpExtListenOverflows": 9}, {"net.core.somaxconn": "128"}, "accept-queue", "256"),
+        ({"TcpExtListenOverflows": 9}, {"net.core.somaxconn": "128"}, "accept-queue", "4096"),
         ({"TcpExtListenOverflows": 9}, {}, "accept-queue", "8192"),
         ({"UdpRcvbufErrors": 9}, {"net.core.rmem_default": "4096"}, "datagram-buffer", "8192"),
         ({"UdpRcvbufErrors": 9}, {}, "datagram-buffer", "425984"),
@@ -287,7 +287,7 @@ def test_cookies_that_come_back_are_no_flood() -> None:
 def test_a_full_queue_of_the_kernel_becomes_larger(
     counts: dict[str, int], settings: dict[str, str], change: str, value: str
 ) -> None:
-    """Where no file shows the present size, the value is twice the usual one."""
+    """The value is never below the usual one, and twice it where no file shows the present size."""
     report = advise(seen(growth=Growth(5, {"cpu0": 0.9}, protocols=counts), settings=settings))
     assert report.first is not None
     assert (report.first.change.name, report.first.value) == (change, value)

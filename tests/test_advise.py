@@ -30,7 +30,7 @@ from perpacket.advise.advice import Advice, NotApplicable, advise, judge
 from perpacket.advise.counters import Counters, Processor
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.growth import between
-from perpacket.advise.limit import What
+from perpacket.advise.limit_kinds import What
 from perpacket.advise.links import Link
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation

@@ -20,7 +20,7 @@ from perpacket.advise import (
     settings,
 )
 from perpacket.advise.advice import Report, advise
-from perpacket.advise.limit import What
+from perpacket.advise.limit_kinds import What
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.errors import MachineLacks, PerpacketError, RunFailed
 from perpacket.measure import agent
@@ -143,7 +143,7 @@ def test_200_rules_in_the_path_are_first(bed: Bed, programs: str, site: Path) ->
     load(bed, programs, f"http://{listen}/small.html")
     report = observed(pid)
     assert names_of(report)[0] == "netfilter"
-    assert "200 nftables rules" in report.advice[0].evidence
+    assert "200 rules are in the longest chain" in report.advice[0].evidence
 
 
 @pytest.mark.live
@@ -270,6 +270,68 @@ def test_keeping_connections_open_is_cheaper(bed: Bed, programs: str, site: Path
     packets, time = (outcome["quantities"][key] for key in ("packets_per_unit", "cpu_us_per_unit"))
     assert packets["changed"] < 0.5 * packets["before"]
     assert time["changed"] < time["before"]
+
+
+@pytest.mark.live
+def test_a_harmful_change_is_undone_within_one_window(bed: Bed, programs: str, site: Path) -> None:
+    """A token bucket of 400 kb/s delays each response by much more than the usual p99."""
+    need("perf")
+    listen = f"{SERVER}:7008"
+    pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
+    bed.wait_for(pid, 7008)
+    tc = f"tc -n {bed.server} qdisc"
+    do = f"{tc} add dev eth0 root tbf rate 400kbit burst 4kb latency 2s"
+    undo = f"{tc} del dev eth0 root"
+    if subprocess.run(do.split(), capture_output=True, check=False).returncode:
+        skip("netns", "the kernel has no tbf")
+    subprocess.run(undo.split(), check=True)
+    trial = [sys.executable, "-m", "perpacket.cli", "trial", "--do", do, "--undo", undo]
+    options = ["--pid", str(pid), "--url", f"http://{listen}/small.html", "--connections", "16"]
+    windows = ["--blocks", "10", "--window", "1s", "--settle", "0.5s"]
+    began_s = time.monotonic()
+    done = subprocess.run(
+        ["ip", "netns", "exec", bed.client, *trial, *options, *windows],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "busy time is of other programs" in done.stderr:
+        skip(DISTURBED, done.stderr)
+    assert done.returncode == 4, done.stderr
+    assert "stopped and undone: p99 is" in done.stderr
+    assert "--no-guards" in done.stderr
+    # Ten blocks of two windows would last 30 s; it ends after the first window with the change.
+    assert time.monotonic() - began_s < 20
+    queues = subprocess.run([*tc.split(), "show"], capture_output=True, text=True, check=True)
+    assert "tbf" not in queues.stdout
+
+
+@pytest.mark.live
+def test_a_json_log_is_replayed_by_a_mapping_of_its_fields(
+    bed: Bed, programs: str, site: Path
+) -> None:
+    listen = f"{SERVER}:7009"
+    pid = bed.start(bed.server, programs, "serve", "web", "--root", str(site), "--listen", listen)
+    bed.wait_for(pid, 7009)
+    log = site / "own.json"
+    lines = [
+        {"when": 1_700_000_000.25 + number / 50, "who": f"192.0.2.{number % 7}",
+         "req": {"path": "/small.html"}, "code": 200, "bytes": 612}
+        for number in range(100)
+    ]  # fmt: skip
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    fields = "time=when,uri=req.path,client=who,status=code,size=bytes"
+    command = [programs, "load", "http", f"http://{listen}/", "--replay", str(log)]
+    done = subprocess.run(
+        ["ip", "netns", "exec", bed.client, *command, "--log-fields", fields, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["requests"] == 100
+    assert report["duration_s"] > 1.9  # at the log's own times, not at once
 
 
 @pytest.mark.live

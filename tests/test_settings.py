@@ -39,6 +39,7 @@ KINDS = [
     ({"kind": "file", "path": f"{QUEUES}/rx-*/rps_flow_cnt"}, "4096"),
     ({"kind": "file-mask", "path": f"{QUEUES}/tx-*/xps_cpus"}, "0"),
     ({"kind": "link-mtu"}, "1400"),
+    ({"kind": "link-largest-packet"}, "131072"),
     ({"kind": "qdisc"}, "pfifo"),
     ({"kind": "route", "attribute": "quickack"}, "1"),
     ({"kind": "route", "attribute": "initcwnd"}, "20"),

@@ -12,6 +12,7 @@
 pub mod output;
 
 mod added_cost;
+mod capture;
 mod export;
 mod link;
 mod load;
@@ -56,6 +57,7 @@ pub fn verbs() -> Vec<Verb> {
             link::verb(),
             added_cost::verb(),
             profile::verb(),
+            capture::verb(),
             export::verb(),
             probe::verb(),
         ],

@@ -8,13 +8,23 @@
     kernel_texts.py  the texts in which the kernel and its tools print counters
     growth.py       how much counters grew
     tool_texts.py   the output of ethtool, tc, ip, sysctl and netstat
+    processor_texts.py  the output of mpstat, top, sar, vmstat and cpupower
+    socket_texts.py  the output of ss, and files of /proc about sockets
+    log_texts.py    messages of the kernel and of servers
+    config_texts.py  the configuration of nginx, HAProxy and Envoy
+    pasted.py       the outputs of several commands in one text
+    texts.py        the facts of the texts of one moment
     case.py         the facts of another machine, from files
-    capture.sh      the shell script that makes a case
-    limit.py        what limits the traffic
+    more_facts.py   facts about tables, sockets, system calls and programs
+    limit.py        what limits the traffic, in the order of the reasons
+    limit_kinds.py  the kinds of limits
+    limit_interfaces.py  limits of interfaces: allowances, offloads, links, shapers, rings
+    limit_tables.py  limits of tables, memory and queues that all share
     observation.py  the sources of facts: a profile, the kernel's counters around it, the server
     profile.py      a profile with its call chains
     links.py        the interfaces of a network namespace
-    servers.py      the server behind a process, and its options
+    servers.py      nginx or `serve web` behind a process, and its options
+    server_processes.py  options of other servers from their processes
     listening.py    the address at which a server listens
     bounds.py       the share of processor time that a change can remove
     glance.py       the change most worth trying, found while another verb runs or after it

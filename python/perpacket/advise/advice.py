@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perpacket import server_cost
-from perpacket.advise import bounds, catalogue, expression, limit
+from perpacket.advise import bounds, catalogue, expression, limit, servers
 from perpacket.advise.catalogue import Change, Direction
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.facts import Facts
-from perpacket.advise.limit import Limit
+from perpacket.advise.limit_kinds import Limit
+from perpacket.advise.profile import Profile
 from perpacket.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -53,14 +55,15 @@ class Advice:
         return self.change.risk.text
 
     @property
-    def rank(self) -> tuple[bool, float, float]:
+    def rank(self) -> tuple[bool, float, float, int]:
         """The key of the ranking, largest first.
 
         Changes that move the limit come before all others, then the bound decides, and then the
-        lower end of its interval.
+        lower end of its interval. Changes without a bound have a precedence.
         """
         share = self.bound.share if self.bound is not None else None
-        return (self.relieves, *((share.value, share.low) if share is not None else (0.0, 0.0)))
+        value, low = (share.value, share.low) if share is not None else (0.0, 0.0)
+        return self.relieves, value, low, self.change.precedence
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class NotApplicable:
     reason: str
     is_unread: bool = False
     """Whether a fact could not be read."""
+    source: str = ""
+    """The command or file that shows the missing fact; empty if the reason names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,12 @@ class Report:
     """
     limit: Limit | None = None
     """What limits the traffic; None for a stored profile."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The files of another machine, with what was recognized in each."""
+    unknown: tuple[str, ...] = ()
+    """The files that were not recognized."""
+    kinds: Mapping[str, float] = field(default_factory=dict)
+    """The shares of the kinds of work that no setting of the network removes."""
 
     @property
     def first(self) -> Advice | None:
@@ -110,8 +121,17 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
     A server that waits for a shaper or for its clients may be idle, and the report names the limit.
     """
     what_limits = limit.of(seen)
+    doubts: tuple[str, ...] = ()
     if what_limits is None or not what_limits.is_elsewhere:
-        require_load(seen)
+        try:
+            require_load(seen)
+        except RunFailed as doubt:
+            if not seen.is_case:
+                raise
+            # The counters and settings of the files can be judged in any case.
+            doubts = (str(doubt),)
+            if seen.profile.too_few_samples:
+                seen = replace(seen, profile=Profile({}))
     found = catalogue.load() if changes is None else changes
     judged = [judge(seen, change, name) for change, name in _questions(seen, found)]
     applies = [one for one in judged if isinstance(one, Advice)]
@@ -126,10 +146,41 @@ def advise(seen: Observation, changes: Mapping[str, Change] | None = None) -> Re
         server,
         0.0 if seen.profile.is_missing else seen.profile.window_s,
         samples if isinstance(samples, int) else 0,
-        tuple(map(str, limits)) if isinstance(limits, list) else (),
+        (*(map(str, limits) if isinstance(limits, list) else ()), *doubts),
         seen.profile.path_share,
         what_limits,
+        seen.files,
+        seen.unknown,
+        _kinds(seen),
     )
+
+
+KINDS = {
+    "crypto": ("aesni_*", "aes_gcm_*", "gcm_*", "chacha20_*", "chacha_*", "poly1305_*", "ChaCha20*",
+               "Poly1305*", "crypto/internal/fips140/aes*", "crypto/aes*", "ossl_gcm_*",
+               "EVP_EncryptUpdate", "EVP_DecryptUpdate", "vpaes_*", "aes_v8_*", "rustls::*",
+               "ring_core_*", "aws_lc_*"),
+    "dma": (),
+    "probe": (),
+}  # fmt: skip
+"""The kinds of work that have a row of their own, with functions of programs that do it too."""
+
+LEAST_KIND = 0.05
+"""The least share of a kind that advice mentions."""
+
+
+def _kinds(seen: Observation) -> dict[str, float]:
+    """The shares of these kinds of work, the kernel's and that of programs."""
+    found: dict[str, float] = {}
+    rows = seen.profile.table("layer_kinds")
+    for kind, functions in KINDS.items():
+        tables = [row for row in rows.values() if isinstance(row, Mapping)]
+        share = sum(float(row.get(kind, 0.0)) for row in tables)
+        with contextlib.suppress(NotReadable):
+            share = max(share, seen.profile.chains(functions).share if functions else 0.0)
+        if share >= LEAST_KIND:
+            found[kind] = share
+    return found
 
 
 def require_load(seen: Observation) -> None:
@@ -183,18 +234,20 @@ def judge(seen: Observation, change: Change, interface: str) -> Advice | NotAppl
         assert change.evidence is not None
         return NotApplicable(change, named, change.evidence.otherwise.format_map(facts))
     except NotReadable as missing:
-        return NotApplicable(change, named, str(missing), is_unread=True)
+        return NotApplicable(change, named, str(missing), True, missing.source)
 
 
 def _excluded(change: Change, facts: Facts) -> str:
-    """The reason why a change does not apply; empty if it does."""
+    """The reason why a change does not apply; empty if it does.
+
+    Without a server, an option of servers still has the directions whose evidence is elsewhere.
+    """
     evidence = change.evidence
     if evidence is None:
         return change.never_suggested
     server = facts.seen.server
     if change.server and server is None:
-        known = " or ".join(change.server)
-        raise NotReadable(f"it is an option of {known}, and no server was named: `--pid PID`")
+        return ""
     if change.server and server is not None and server.kind not in change.server:
         return f"the server is {server.kind}: it has no such option"
     for one in evidence.excluded:
@@ -209,6 +262,9 @@ def _direction(change: Change, facts: Facts) -> Direction | None:
     Raises `NotReadable` if no direction has evidence, and that of one could not be read.
     """
     missing: NotReadable | None = None
+    if change.server and facts.seen.server is None:
+        known, named = " or ".join(change.server), facts.no_server
+        missing = NotReadable(f"it is an option of {known}, and {named}")
     for direction in change.directions:
         try:
             if expression.evaluate(direction.when, facts, facts.functions):
@@ -263,6 +319,11 @@ def _command(change: Change, value: str, facts: Facts, interface: str) -> str:
         except NotReadable:
             return ""
     words = shlex.quote(f"{change.name}={value}")
+    server = facts.seen.server
+    if change.server and (server is None or server.kind not in (servers.NGINX, servers.SERVE_WEB)):
+        return ""  # there is no second server to try the option on
+    if change.server and facts.seen.is_case:
+        return ""  # the server is on the other machine
     place = f" --interface {interface}" if interface else ""
     load = f" --url {facts.seen.url or 'URL'}" if change.server else ""
     return f"perpacket trial {words}{place}{pid}{load}"

@@ -16,19 +16,28 @@ import re
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perpacket.advise import growth, kernel_texts, profile, tool_texts
+from perpacket.advise import (
+    config_texts,
+    growth,
+    kernel_texts,
+    more_facts,
+    pasted,
+    processor_texts,
+    profile,
+)
 from perpacket.advise.counters import Counters, processors
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.growth import Growth
-from perpacket.advise.links import Link, Queue
+from perpacket.advise.links import Link
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.observation import Observation, busy_interfaces
 from perpacket.advise.profile import Profile
+from perpacket.advise.texts import Texts
 from perpacket.errors import ConfigurationError
-from perpacket.machine.files import Copies, Files
+from perpacket.machine.files import Files
 from perpacket.machine.nodes import INTERFACES, near_interrupts
 from perpacket.machine.processors import online
 from perpacket.measure import agent, live
@@ -45,12 +54,11 @@ LARGEST_CASE_BYTES = 1 << 30
 LARGEST_BYTES = 1 << 26
 """A text that is longer is no counter; recordings have no limit."""
 
-RECORDING = b"PERFILE2"
-
-QUEUE = re.compile(r"(?!virtio)(?:[a-z0-9]+-)?([a-z][a-z0-9]*)-(?:tx|rx)", re.IGNORECASE)
-"""The names that drivers give to the interrupts of queues, with the interface's name."""
+BINARY = (b"PERFILE2", b"2ELIFREP", b"\x1f\x8b")
+"""The first bytes of recordings of perf, of either byte order, and of profiles of pprof."""
 
 SOURCES = {
+    "sysctl": "sysctl -a",
     "rules": "iptables-save",
     "ethtool-feature": "ethtool -k",
     "ethtool-coalesce": "ethtool -c",
@@ -58,100 +66,11 @@ SOURCES = {
     "ethtool-rings": "ethtool -g",
     "qdisc": "tc -s qdisc",
     "link-mtu": "ip -d link",
+    "link-largest-packet": "ip -d link",
 }
 """The command whose output shows a kind of setting."""
 
 IRQS = "/sys/kernel/irq"
-
-UNNAMED = "INTERFACE"
-"""The name of an interface that no file names."""
-
-
-@dataclass(slots=True)
-class Texts:
-    """What the texts of one moment show."""
-
-    protocols: dict[str, int] = field(default_factory=dict)
-    backlogs: dict[str, kernel_texts.Backlog] = field(default_factory=dict)
-    interrupts: dict[str, list[int]] = field(default_factory=dict)
-    drivers: dict[str, dict[str, int]] = field(default_factory=dict)
-    queues: dict[str, Queue] = field(default_factory=dict)
-    senders: kernel_texts.Senders = kernel_texts.NO_SENDERS
-    devices: dict[str, dict[str, int]] = field(default_factory=dict)
-    features: dict[str, dict[str, str]] = field(default_factory=dict)
-    parameters: list[tool_texts.Parameters] = field(default_factory=list)
-    links: dict[str, Link] = field(default_factory=dict)
-    sysctls: dict[str, str] = field(default_factory=dict)
-    files: Copies = field(default_factory=Copies)
-    shares: dict[str, kernel_texts.Shares] = field(default_factory=dict)
-    cpus: int = 0
-    rules: int = 0
-    """The rules in the longest chain of the packet filter."""
-    unnamed: list[tuple[str, dict[str, int]]] = field(default_factory=list)
-    """The drivers' counters whose text does not name their interface, by file."""
-
-    def add(self, path: str, text: str) -> bool:
-        """Add the facts of a text; whether it was recognized."""
-        is_copy = self.files.add(path, text)
-        return any([self._counters(text), self._settings(path, text), is_copy])
-
-    def _counters(self, text: str) -> bool:
-        backlogs, rows = kernel_texts.backlogs(text), kernel_texts.interrupts(text)
-        counts = {**kernel_texts.protocols(text), **tool_texts.netstat(text)}
-        devices, queues = kernel_texts.devices(text), tool_texts.disciplines(text)
-        senders, shares = kernel_texts.senders(text), kernel_texts.processors(text)
-        self.backlogs.update(backlogs)
-        self.interrupts.update(rows)
-        self.protocols.update(counts)
-        self.devices.update(devices)
-        self.queues.update(queues)
-        self.shares.update(shares)
-        if senders.count or senders.busy_ms:
-            self.senders = senders
-        columns = max((len(row) for row in rows.values()), default=0)
-        cpus = max(columns, len(backlogs), len(shares), tool_texts.cpu_count(text))
-        self.cpus = max(self.cpus, cpus)
-        rules = kernel_texts.longest_chain(text)
-        self.rules = max(self.rules, rules)
-        return any((rules, backlogs, rows, counts, devices, queues, senders.count, shares, cpus))
-
-    def _settings(self, path: str, text: str) -> bool:
-        named, numbers = tool_texts.features(text), tool_texts.parameters(text)
-        links, sysctls = list(tool_texts.links(text)), tool_texts.sysctls(text)
-        if named is not None:
-            self.features.setdefault(named[0], {}).update(named[1])
-        if numbers is not None:
-            self.parameters.append(numbers)
-        self.links.update({link.name: link for link in links})
-        self.sysctls.update(sysctls)
-        is_driver = text.lstrip().startswith("NIC statistics")
-        if is_driver:
-            self.unnamed.append((path, kernel_texts.statistics(text)))
-        return bool(named or numbers or links or sysctls or is_driver)
-
-    @property
-    def names(self) -> list[str]:
-        """Every interface that a text names."""
-        sources: Sequence[Mapping[str, object]] = (
-            self.links,
-            self.devices,
-            self.features,
-            self.queues,
-            {one.interface: one for one in self.parameters},
-            dict.fromkeys(self.files.names(INTERFACES)),
-        )
-        found = list(dict.fromkeys(name for source in sources for name in source))
-        named = filter(None, (QUEUE.match(name) for name in self.interrupts))
-        by_interrupts = dict.fromkeys(match[1] for match in named)
-        return found or [*by_interrupts] or [UNNAMED]
-
-    def name_drivers(self) -> None:
-        """Assign drivers' counters to interfaces: by the file's name, or to the only interface."""
-        for path, rows in self.unnamed:
-            words = re.split(r"[/\s]|-S", path)
-            named = [name for name in self.names if any(word.endswith(name) for word in words)]
-            others = [name for name in self.names if name != "lo"]
-            self.drivers[(named or others or [UNNAMED])[0]] = rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +82,8 @@ class Case:
     profile: Profile
     unknown: tuple[str, ...]
     """The files that were not recognized."""
+    taken: tuple[tuple[str, str], ...] = ()
+    """Each other file, with what was recognized in it."""
 
     def observation(self, interface: str = "") -> Observation:
         """The facts for advice: those of the files, and no others."""
@@ -194,7 +115,10 @@ class Case:
             growth=grown,
             interfaces=names,
             cpus=max(self.now.cpus, len(online(self.now.files))),
+            server=self.now.server,
             is_case=True,
+            files=self.taken,
+            unknown=self.unknown,
         )
 
     def stacks(self, path: Path) -> Profile:
@@ -244,12 +168,24 @@ class Case:
             seconds = now.time_s - _counters(self.before).time_s
         assert found is not None
         shares = self.now.shares
+        each = {name: row for name, row in shares.items() if name != processor_texts.ALL}
         return replace(
             found,
             seconds=seconds,
             busy={name: row.busy for name, row in shares.items()} or found.busy,
-            softirq={name: row.softirq for name, row in shares.items()} or found.softirq,
+            softirq={name: row.softirq for name, row in each.items()} or found.softirq,
             stolen={name: row.stolen for name, row in shares.items()} or found.stolen,
+            sockets=self.now.sockets,
+            messages=self.now.messages,
+            programs=self.now.programs,
+            calls=self.now.calls,
+            idle_states=self.now.idle_states or more_facts.states_of(self.now.files),
+            hashed=self.now.hashed,
+            irqbalance=self.now.irqbalance,
+            speeds=self.now.speeds,
+            rate_bps=self.now.rate_bps,
+            throttled=self.now.throttled,
+            half_duplex=self.now.half_duplex,
         )
 
     def _setting(self, table: Mapping[str, str], interface: str) -> str:
@@ -277,9 +213,11 @@ class Case:
             prefix = "mask:" if kind == "file-mask" else ""
             equal = len(set(values)) == 1
             value = prefix + (values[0] if equal else ";".join(values)) if values else None
-            missing = f"no file is {patterns}"
+            missing = f"no file is `{patterns}`"
         elif kind == "rules" and self.now.rules:
             value = str(self.now.rules)
+        elif kind == "link-largest-packet" and interface in self.now.links:
+            value = self.now.links[interface].largest_packet or None
         elif kind == "link-mtu" and interface in self.now.links:
             value = str(self.now.links[interface].mtu)
         elif kind == "qdisc" and interface in self._links():
@@ -304,12 +242,19 @@ def _counters(texts: Texts) -> Counters:
         {},
         texts.protocols,
         texts.queues,
-        backlogs=texts.backlogs,
+        backlogs=texts.backlogs or _of_softirqs(texts),
         interrupts=texts.interrupts or _of_sysfs(texts.files),
         drivers=texts.drivers,
         devices=texts.devices,
         senders=texts.senders,
     )
+
+
+def _of_softirqs(texts: Texts) -> dict[str, kernel_texts.Backlog]:
+    """The softirqs of receiving, in place of frames that were not counted."""
+    return {
+        name: kernel_texts.Backlog(count, 0, 0) for name, count in texts.received_softirqs.items()
+    }
 
 
 def _of_sysfs(files: Files) -> dict[str, list[int]]:
@@ -337,9 +282,10 @@ def read(paths: Sequence[Path]) -> Case:
 
 
 def _read(paths: Sequence[Path]) -> Case:
-    before, now, unknown = Texts(), Texts(), []
+    before, now = Texts(), Texts()
     has_before = False
-    recordings: list[Path] = []
+    taken: dict[str, dict[str, None]] = {}
+    recordings: list[Recording] = []
     for path, name in _files(paths):
         if path.name == MANIFEST:
             continue
@@ -347,22 +293,56 @@ def _read(paths: Sequence[Path]) -> Case:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigurationError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-        if content.startswith((RECORDING, RECORDING[::-1])) or _is_profile(content):
-            recordings.append(path)
+        found = taken.setdefault(name, {})
+        start = content[:LARGEST_BYTES].decode(errors="replace")
+        if content.startswith(BINARY) or _is_profile(content):
+            recordings.append(Recording(path, len(content)))
+            found["a profile or recording"] = None
             continue
-        text = content.decode(errors="replace") if len(content) <= LARGEST_BYTES else ""
         is_before = BEFORE in Path(name).parts
         has_before |= is_before
-        if not (before if is_before else now).add(name, text):
-            recordings.append(path) if _may_be_stacks(text) else unknown.append(name)
+        is_configuration = config_texts.server(name, start, 0) is not None
+        sections = [(name, start)] if is_configuration else list(pasted.sections(name, start))
+        for title, text in sections:
+            if _are_stacks(text):
+                part = "" if len(sections) == 1 else text
+                recordings.append(Recording(path, len(part or content), part))
+                found["stacks"] = None
+            elif len(content) <= LARGEST_BYTES:
+                of = before if is_before else now
+                found.update(dict.fromkeys(of.add(title, text)))
     for texts in (before, now):
         texts.name_drivers()
-    if len(recordings) > 1:
-        listed = ", ".join(str(path) for path in recordings)
-        raise ConfigurationError(f"{listed}: expected one profile or recording of a machine")
+    used = max(recordings, key=lambda one: (_is_document(one.path), one.size), default=None)
+    for other in recordings:
+        if used is not None and other.path not in (used.path, used.path.with_name(CHAINS)):
+            taken.setdefault(str(other.path), {})[f"stacks, not used: {used.path} has more"] = None
     packets = _packets(before, now) if has_before else 0
-    measured = _profile(recordings[0], packets) if recordings else Profile({})
-    return Case(before if has_before else None, now, measured, tuple(unknown))
+    return Case(
+        before if has_before else None,
+        now,
+        _profile(used, packets) if used else Profile({}),
+        tuple(name for name, found in taken.items() if not found),
+        tuple((name, ", ".join(found)) for name, found in taken.items() if found),
+    )
+
+
+CHAINS = "stacks.folded"
+"""The call chains of a profile's document beside it, as `perpacket capture` stores them."""
+
+
+def _is_document(path: Path) -> bool:
+    return path.suffix == ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file with a profile, or a part of a text with stacks."""
+
+    path: Path
+    size: int
+    part: str = ""
+    """The stacks; empty if the whole file is the recording."""
 
 
 def unpack(path: Path, folder: Path) -> None:
@@ -417,11 +397,23 @@ def _is_profile(content: bytes) -> bool:
     return isinstance(document, dict) and "window_s" in document
 
 
-def _may_be_stacks(text: str) -> bool:
-    """Whether some line could be of call chains; the agent decides."""
-    return bool(
-        re.search(r"^\S.*;.* [\d.]+$|^@\w*\[|^\s+- .*\(\d+\)$|\S+:\s*$", text, re.MULTILINE)
-    )
+STACKS = re.compile(
+    r"^\S.*;.* [\d.]+$|^@\w*\[|^\s+-\s+.*\(\d+\)$|^\s*[\d.]+%.* \[[.k]\] \S"
+    r"|^\s+[0-9a-f]+ \S.* \(\S+\)$"
+    r"|^\S.* +\d+(?:/\d+)? +(?:\[\d+\] +)?(?:[\d.]+: +)?(?:\d+ +)?[\w/:-]+: *$",
+    re.MULTILINE,
+)
+"""A line of call chains, or of `perf report`; the agent reads and judges the text."""
+
+LEAST_STACKS = 0.01
+"""The least part of such lines in a text of stacks."""
+
+
+def _are_stacks(text: str) -> bool:
+    """Whether lines of a text are call chains, and not a few among others."""
+    text = text[: 1 << 20]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return len(STACKS.findall(text)) > LEAST_STACKS * len(lines)
 
 
 def _packets(before: Texts, now: Texts) -> int:
@@ -434,13 +426,17 @@ def _packets(before: Texts, now: Texts) -> int:
     )
 
 
-def _profile(path: Path, packets: int) -> Profile:
+def _profile(recording: Recording, packets: int) -> Profile:
     """The profile of a file; the agent reads recordings and stacks, and divides by the packets."""
-    if _is_profile(path.read_bytes()):
-        return profile.read(path, None)
+    if not recording.part and _is_profile(recording.path.read_bytes()):
+        chains = recording.path.with_name(CHAINS)
+        return profile.read(recording.path, chains if chains.exists() else None)
     with temporary_folder("case") as folder:
-        stacks = folder / "stacks"
-        options: agent.Options = {"perf": str(path), "folded": str(stacks)}
+        stacks, file = folder / "stacks", recording.path
+        if recording.part:
+            file = folder / recording.path.name
+            file.write_text(recording.part, encoding="utf-8")
+        options: agent.Options = {"perf": str(file), "folded": str(stacks)}
         try:
             document = live.once({**options, "packets": packets} if packets else options)
         except ConfigurationError:

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from perpacket.advise.limit import What
+from perpacket.advise.limit_kinds import What
 from perpacket.errors import ConfigurationError
 
 FOLDER = "changes"
@@ -66,7 +66,7 @@ class BoundRule(Entry):
     frames: list[str] = Field(default_factory=list)
     """Functions; the samples with one of them in their call chain count. `*` may end a name."""
     process: str = ""
-    """The process whose samples count; all if empty."""
+    """The processes whose samples count, separated by `|`; all if empty. `*` may end a name."""
     own_code: bool = False
     """Whether all of the process's own code counts too; the profile does not name its functions."""
     callers: list[str] = Field(default_factory=list)
@@ -74,6 +74,8 @@ class BoundRule(Entry):
     are no callers of the wait for it."""
     within: list[str] = Field(default_factory=list)
     """With functions: only those below one of these in the chain count."""
+    without: list[str] = Field(default_factory=list)
+    """With functions: chains with one of these do not count."""
     removable: str
     """An expression: the fraction of the part that the change can remove at most."""
 
@@ -156,6 +158,8 @@ class Change(Entry):
     isolation."""
     price: str = ""
     """The command that measures a comparable cost, for a change that is never applied."""
+    precedence: int = 0
+    """The order among changes that are equal otherwise, such as those without a bound."""
     never_suggested: str = ""
     """The reason why advice never proposes the change; empty if it may."""
     setting: dict[str, str] | None = None

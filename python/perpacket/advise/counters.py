@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perpacket.advise import kernel_texts, links
+from perpacket.advise import kernel_texts, links, socket_texts
 from perpacket.advise.kernel_texts import NO_SENDERS, Backlog, Senders
 from perpacket.advise.links import Queue
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import iproute
+from perpacket.advise.socket_texts import Sockets
 from perpacket.errors import PerpacketError
 from perpacket.machine.files import Files
 
@@ -62,6 +63,7 @@ class Counters:
     devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The packets and bytes of each interface of the namespace."""
     senders: Senders = NO_SENDERS
+    sockets: Sockets = field(default_factory=Sockets)
 
 
 def read(pid: int | None, workers: Sequence[int], scope: NetworkScope) -> Counters:
@@ -84,6 +86,7 @@ def read(pid: int | None, workers: Sequence[int], scope: NetworkScope) -> Counte
         scope.inside(links.drivers),
         kernel_texts.devices(files.text(f"/proc/{pid or 'self'}/net/dev")),
         _senders(scope),
+        _sockets(files, f"/proc/{pid or 'self'}/net", scope),
     )
 
 
@@ -100,10 +103,24 @@ def processors(stat: str) -> dict[str, Processor]:
     return found
 
 
+FILES = ("snmp", "netstat", "stat/nf_conntrack", "stat/arp_cache", "stat/ndisc_cache")
+"""The files of a namespace with counters of protocols."""
+
+
 def protocols(files: Files, folder: str) -> dict[str, int]:
     """The counters of a network namespace; empty if they cannot be read."""
-    texts = (files.text(f"{folder}/{name}") for name in ("snmp", "netstat", "stat/nf_conntrack"))
+    texts = (files.text(f"{folder}/{name}") for name in FILES)
     return kernel_texts.protocols("\n".join(texts))
+
+
+def _sockets(files: Files, folder: str, scope: NetworkScope) -> Sockets:
+    """The listening sockets of the namespace, its closed connections and the memory of TCP."""
+    found = socket_texts.sockets(files.text(f"{folder}/sockstat"))
+    try:
+        listening = iproute.run(scope, ["ss", "-ltn"], "listening sockets")
+    except (PerpacketError, subprocess.TimeoutExpired):
+        return found
+    return found.with_(socket_texts.sockets(listening))
 
 
 def _senders(scope: NetworkScope) -> Senders:

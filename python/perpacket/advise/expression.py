@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
@@ -39,6 +40,12 @@ BUILT_IN: dict[str, Function] = {"min": min, "max": max}
 
 class NotReadable(Exception):
     """A fact that this machine or this profile does not show; the text is the reason."""
+
+    @property
+    def source(self) -> str:
+        """The command or file that shows the fact, which the reason has between backquotes."""
+        matched = re.search(r"`([^`]+)`", str(self))
+        return matched[1] if matched else ""
 
 
 def evaluate(text: str, facts: Mapping[str, Value], functions: Mapping[str, Function]) -> Value:

@@ -11,7 +11,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from perpacket.advise import kernel_texts, limit, links, observation
+from perpacket.advise import (
+    kernel_texts,
+    limit,
+    limit_interfaces,
+    links,
+    more_facts,
+    observation,
+    server_processes,
+)
 from perpacket.advise.catalogue import Change
 from perpacket.advise.expression import Function, NotReadable, Value
 from perpacket.advise.growth import Growth
@@ -30,7 +38,7 @@ class Facts(Mapping[str, Value]):
 
     def __init__(self, seen: Observation, change: Change, interface: str) -> None:
         """Read nothing yet."""
-        self.seen = seen
+        self.seen: Observation = seen
         self.change = change
         self.interface = interface
         self._found: dict[str, Value] = {}
@@ -76,6 +84,20 @@ class Facts(Mapping[str, Value]):
         except NotReadable:
             return ""
 
+    @property
+    def no_server(self) -> str:
+        """Why there is no server."""
+        if self.seen.is_case:
+            return "no file is its configuration: `nginx -T`, or its file"
+        return "no server was named: `--pid PID`"
+
+    def _known(self, name: Value) -> bool:
+        """Whether a fact can be read."""
+        try:
+            return self[str(name)] is not None
+        except NotReadable:
+            return False
+
     def _driver(self, *patterns: Value) -> int:
         """The growth of the driver's counters of the interface whose names match."""
         return _growth(self).driver(self.link.name, *map(str, patterns))
@@ -84,7 +106,7 @@ class Facts(Mapping[str, Value]):
         """The present value of a server's option, by the name of its change."""
         server = self.seen.server
         if server is None:
-            raise NotReadable("no server was named: `--pid PID`")
+            raise NotReadable(self.no_server)
         if server.unread:
             raise NotReadable(server.unread)
         if name not in server.options:
@@ -92,12 +114,20 @@ class Facts(Mapping[str, Value]):
         return server.options[str(name)]
 
     @property
+    def interrupts(self) -> Mapping[str, list[int]]:
+        """The interrupts of the interface that occurred, by name and processor."""
+        return _interrupts(self)
+
+    @property
     def is_fixed(self) -> bool:
         """Whether the driver does not allow to change the setting; ethtool prints it."""
         setting = self.change.setting
         if setting is None or setting["kind"] != "ethtool-feature":
             return False
-        return self.seen.read_setting(setting, self.interface).endswith(FIXED)
+        try:
+            return self.seen.read_setting(setting, self.interface).endswith(FIXED)
+        except NotReadable:
+            return False
 
     @property
     def link(self) -> links.Link:
@@ -108,7 +138,12 @@ class Facts(Mapping[str, Value]):
 
     def carried(self, key: str) -> float:
         """The growth of a counter of the interface during the profile."""
-        return self.seen.profile.number("interfaces", self.link.name, key)
+        try:
+            return self.seen.profile.number("interfaces", self.link.name, key)
+        except NotReadable:
+            if self.seen.is_case:
+                raise NotReadable("no file counts packets: `/proc/net/dev`") from None
+            raise
 
 
 def _number(value: Value) -> float:
@@ -192,9 +227,7 @@ def _rows(facts: Facts) -> Mapping[str, list[int]]:
 
 
 def _growth(facts: Facts) -> Growth:
-    if facts.seen.growth is None:
-        raise NotReadable("a stored profile has no counters of processors and connections")
-    return facts.seen.growth
+    return facts.seen.grown
 
 
 def _busiest_softirq(facts: Facts) -> float:
@@ -379,14 +412,20 @@ def _node_cpus(facts: Facts) -> set[int]:
 
 
 def _remote_share(facts: Facts) -> float:
-    """The share of received frames that processors of other memory nodes got; 0 without nodes."""
+    """The share of received frames that processors of other memory nodes got; 0 without nodes.
+
+    Without counts of frames, the interrupts of the interface decide.
+    """
     try:
         own = {f"cpu{cpu}" for cpu in _node_cpus(facts)}
     except NotReadable:
         return 0.0
     rows = {name: row.received for name, row in _growth(facts).backlogs.items()}
+    if not any(rows.values()):
+        each = [sum(column) for column in zip(*_interrupts(facts).values(), strict=True)]
+        rows = {f"cpu{cpu}": count for cpu, count in enumerate(each)}
     remote = sum(received for name, received in rows.items() if name not in own)
-    return _ratio(remote, sum(rows.values()), "frames in /proc/net/softnet_stat")
+    return _ratio(remote, sum(rows.values()), "received frames")
 
 
 def _queue_count(facts: Facts) -> int:
@@ -409,7 +448,8 @@ LEAST_UNNAMED = 0.02
 
 
 def _kernel_tls(facts: Facts) -> bool:
-    _require_here(facts, "whether the kernel has TLS")
+    if facts.seen.is_case:
+        return True  # it is a module since Linux 4.13, and the risk names it
     from perpacket.machine import network
 
     return network.KERNEL_TLS.attempt(network.enable_kernel_tls).available
@@ -441,6 +481,16 @@ def _cpus(facts: Facts) -> int:
     return facts.seen.cpus
 
 
+def _most_workers(facts: Facts) -> float:
+    """The number of workers from which there are more than processors; netty has twice as many."""
+    server = facts.seen.server
+    is_netty = server is not None and server.kind == server_processes.JAVA
+    return facts.number("cpus") * (2 if is_netty else 1)
+
+
+LEAST_QUEUE = 4096
+"""The default of net.core.somaxconn since Linux 5.4."""
+
 FUNCTIONS: dict[str, Function] = {
     "share": Facts._share,
     "frames": Facts._frames,
@@ -450,6 +500,8 @@ FUNCTIONS: dict[str, Function] = {
     "grown": lambda facts, *names: _growth(facts).count(*map(str, names)),
     "driver": Facts._driver,
     "feature": Facts._feature,
+    "known": Facts._known,
+    "message": lambda facts, name: _growth(facts).messages.get(str(name), 0),
 }
 """Each function of expressions by name; it gets the facts first."""
 
@@ -459,12 +511,12 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "is_virtual": lambda facts: facts.link.kind != "hardware",
     "is_loopback": lambda facts: facts.link.kind == "loopback",
     "mtu": lambda facts: facts.link.mtu,
-    "is_tunnel": lambda facts: facts.link.kind in limit.TUNNELS,
+    "is_tunnel": lambda facts: facts.link.kind in limit_interfaces.TUNNELS,
     "has_tunnel": lambda facts: any(
-        facts.seen.links[name].kind in limit.TUNNELS for name in facts.seen.interfaces
+        facts.seen.links[name].kind in limit_interfaces.TUNNELS for name in facts.seen.interfaces
     ),
     "queueing": lambda facts: facts.link.queueing,
-    "is_shaped": lambda facts: facts.link.queueing in limit.SHAPERS,
+    "is_shaped": lambda facts: facts.link.queueing in limit_interfaces.SHAPERS,
     "limit": _limit,
     "tx_queues": lambda facts: facts.link.tx_queues,
     "present": _present,
@@ -508,14 +560,6 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "remote_share": _remote_share,
     "remote_percent": lambda facts: 100 * _remote_share(facts),
     "names_programs": _names_programs,
-    "reassembled_percent": lambda facts: (
-        100
-        * _ratio(
-            _growth(facts).count("IpReasmReqds", "Ip6ReasmReqds"),
-            _growth(facts).count("IpInReceives", "Ip6InReceives"),
-            "received packets",
-        )
-    ),
     "interrupted_share": _interrupted_share,
     "interrupted_percent": lambda facts: 100 * _interrupted_share(facts),
     "merged": _merged,
@@ -524,6 +568,8 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "backlog_drops": lambda facts: sum(row.dropped for row in _growth(facts).backlogs.values()),
     "stack_frames": lambda facts: _growth(facts).frames,
     "doubled_present": lambda facts: 2 * facts.number("present_number"),
+    "quadrupled_present": lambda facts: 4 * facts.number("present_number"),
+    "larger_queue": lambda facts: max(LEAST_QUEUE, 2 * facts.number("present_number")),
     "most_ring": lambda facts: _most(facts, "ethtool-rings", "rx"),
     "has_deferral": _has_deferral,
     "kprobe_percent": lambda facts: 100 * facts._frames("kprobe_*", "kretprobe_*"),
@@ -540,6 +586,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "server_cpu_list": lambda facts: ",".join(map(str, sorted(_server_cpus(facts)))),
     "server_name": lambda facts: facts.seen.server.kind if facts.seen.server else "no server",
     "workers": lambda facts: facts._option("workers"),
+    "most_workers": _most_workers,
     "flow_entries": lambda facts: _sysctl(facts, "net.core.rps_sock_flow_entries"),
     "frequency_share": _frequency_share,
     "frequency_percent": lambda facts: 100 * facts.number("frequency_share"),
@@ -547,5 +594,6 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "unpaced_control": _unpaced_control,
     "rules": _rules,
     "rules_text": _rules_text,
+    **more_facts.FACTS,
 }
 """Each fact by name."""

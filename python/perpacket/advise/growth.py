@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 
@@ -10,6 +10,10 @@ from perpacket.advise.counters import Counters, Processor
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.kernel_texts import NO_SENDERS, Backlog, Senders
 from perpacket.advise.links import Queue
+from perpacket.advise.processor_texts import IdleState
+from perpacket.advise.socket_texts import Sockets
+
+NO_SOCKETS = Sockets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,26 @@ class Growth:
     connections: int = 0
     unsent: int = 0
     """Connections, and those of them with data that was not acknowledged at both moments."""
+
+    sockets: Sockets = NO_SOCKETS
+    messages: Mapping[str, int] = field(default_factory=dict)
+    """How often the kernel or a server wrote a message of a limit; `log_texts.MESSAGES`."""
+    programs: Mapping[str, float] = field(default_factory=dict)
+    """The processors that programs use, by name."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """System calls of a server by name."""
+    idle_states: Mapping[str, IdleState] = field(default_factory=dict)
+    hashed: Mapping[str, str] = field(default_factory=dict)
+    """Whether the interface chooses a queue by `ports` or `addresses`, by protocol."""
+    irqbalance: str = ""
+    throttled: float = 0.0
+    """The share of periods in which a control group had used up its quota."""
+    half_duplex: Sequence[str] = ()
+    """Interfaces whose link is half duplex."""
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    """The speed of interfaces in bits a second."""
+    rate_bps: float = 0.0
+    """The rate of a load in bits a second; 0 if it was not measured."""
 
     def count(self, *names: str) -> int:
         """The sum of counters of protocols; raises `NotReadable` if none was read."""
@@ -125,6 +149,7 @@ def between(before: Counters, after: Counters) -> Growth | None:
         after.senders,
         after.connections,
         min(before.unsent, after.unsent),
+        after.sockets,
     )
 
 

@@ -1,4 +1,4 @@
-"""Parsers of the kernel's counters as text: files of /proc, and the output of ss, nstat, mpstat.
+"""Parsers of the kernel's counters as text: files of /proc, and the output of ss and nstat.
 
 Each function is pure: text in, numbers out. Text that has another form gives no numbers.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 FAMILIES = "TcpExt|IpExt|MPTcpExt|Icmp6|Udp6|UdpLite6|UdpLite|Ip6|Tcp|Udp|Icmp|IcmpMsg|Ip"
@@ -57,6 +57,8 @@ NO_SENDERS = Senders()
 def backlogs(text: str) -> dict[str, Backlog]:
     """The counts of each processor. Column 12 has its number since Linux 5.10."""
     rows: dict[str, Backlog] = {}
+    if re.match(r"\s*entries\b", text):
+        return rows  # a table of /proc/net/stat
     for place, line in enumerate(text.splitlines()):
         words = line.split()
         if len(words) < 9 or not all(re.fullmatch(r"[0-9a-f]{8}", word) for word in words):
@@ -84,20 +86,37 @@ def protocols(text: str) -> dict[str, int]:
     return {**counts, **_tracking(lines)}
 
 
-def _tracking(lines: Sequence[str]) -> dict[str, int]:
-    """The packets that connection tracking dropped; /proc/net/stat/nf_conntrack, in hexadecimal.
+TABLES = {
+    "insert_failed": ("ConntrackDrop", "drop"),
+    "table_fulls": ("NeighbourTableFull", "table_fulls"),
+}
+"""A column that only one file of /proc/net/stat has, its counter, and the counted column.
 
-    Each processor has a row. Source: ct_cpu_seq_show of net/netfilter/nf_conntrack_standalone.c.
+Sources: ct_cpu_seq_show of net/netfilter/nf_conntrack_standalone.c, and neigh_stat_seq_show of
+net/core/neighbour.c.
+"""
+
+
+def _tracking(lines: Sequence[str]) -> dict[str, int]:
+    """What connection tracking dropped, and how often the table of neighbours was full.
+
+    Each processor has a row with hexadecimal numbers in nf_conntrack and arp_cache of
+    /proc/net/stat, or one of `conntrack -S`.
     """
+    found: Counter[str] = Counter()
     for place, line in enumerate(lines):
-        columns = line.split()
-        if columns[:1] == ["entries"] and "insert_failed" in columns:
-            at = columns.index("drop")
+        columns = line.replace(",", " ").split()
+        named = next((of for key, of in TABLES.items() if key in columns), None)
+        if columns[:1] == ["entries"] and named is not None:
+            at = columns.index(named[1])
             rows = itertools.takewhile(
                 lambda row: re.fullmatch(r"([0-9a-f]{8}\s*)+", row), lines[place + 1 :]
             )
-            return {"ConntrackDrop": sum(int(row.split()[at], 16) for row in rows)}
-    return {}
+            found[named[0]] += sum(int(row.split()[at], 16) for row in rows)
+        elif re.match(r"cpu=\d+\s", line) and "insert_failed=" in line:
+            dropped = re.search(r"(?<![\w_])drop=(\d+)", line)
+            found["ConntrackDrop"] += int(dropped[1]) if dropped else 0
+    return dict(found)
 
 
 def devices(text: str) -> dict[str, dict[str, int]]:
@@ -147,14 +166,45 @@ def of_interface(rows: Mapping[str, Sequence[int]], interface: str) -> dict[str,
     virtio = {name: list(row) for name, row in rows.items()
               if re.match(r"virtio\d+-(input|output)", name)}  # fmt: skip
     devices = {name.partition("-")[0] for name in virtio}
-    return named or (virtio if len(devices) == 1 else {})
+    of_cards = {name: (card, list(row)) for name, row in rows.items() if (card := card_of(name))}
+    if not named and len(devices) == 1:
+        return virtio
+    if not named and not virtio and len({card for card, _ in of_cards.values()}) == 1:
+        return {name: row for name, (_, row) in of_cards.items()}
+    return named
+
+
+def card_of(name: str) -> str:
+    """The PCI address in the name of a queue's interrupt; empty for others.
+
+    The names are those of mlx5, mlx4, gve and mana, which do not have the interface.
+    """
+    matched = re.match(r"(?:mlx5_comp|mlx4-|gve-ntfy-blk|mana_q)\d+@(?:pci:)?(\S+)", name)
+    return matched[1] if matched else ""
 
 
 def longest_chain(text: str) -> int:
-    """The number of rules in the longest chain, from `iptables-save`, or from a case's count."""
+    """The number of rules in the longest chain.
+
+    From iptables-save, `iptables -L`, `nft list ruleset`, or the count in a case.
+    """
     counted = re.findall(r"^rules in the longest chain: (\d+)$", text, re.MULTILINE)
-    chains = Counter(re.findall(r"^-A (\S+) ", text, re.MULTILINE))
-    return max([0, *chains.values(), *map(int, counted)])
+    chains = Counter(re.findall(r"^(?:\[\d+:\d+\] )?-A (\S+) ", text, re.MULTILINE))
+    return max([0, *chains.values(), *map(int, counted), *_of_listing(text), *_of_nft(text)])
+
+
+def _of_listing(text: str) -> Iterator[int]:
+    """The rules of each chain of `iptables -L`."""
+    for block in re.split(r"^Chain \S+ \(.*\)\n", text, flags=re.MULTILINE)[1:]:
+        rows = itertools.takewhile(str.strip, block.splitlines())
+        yield sum(not re.match(r"\s*(num|pkts|target)\s", row) for row in rows)
+
+
+def _of_nft(text: str) -> Iterator[int]:
+    """The rules of each chain of `nft list ruleset`."""
+    for block in re.findall(r"^\s*chain \S+ \{\n(.*?)^\s*\}", text, re.MULTILINE | re.DOTALL):
+        rows = [row.strip() for row in block.splitlines()]
+        yield sum(bool(row) and not row.startswith(("type ", "policy ", "#")) for row in rows)
 
 
 def senders(text: str) -> Senders:
@@ -177,35 +227,3 @@ def statistics(text: str) -> dict[str, int]:
     """The counters of a driver, as `ethtool -S` prints them."""
     rows = re.findall(r"^\s*([^:\n]+?):\s*(\d+)\s*$", text, re.MULTILINE)
     return {name: int(value) for name, value in rows}
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Shares of a processor's time."""
-
-    busy: float
-    softirq: float
-    stolen: float
-
-
-def processors(text: str) -> dict[str, Shares]:
-    """The shares of each processor in the output of mpstat(1), by its name.
-
-    The averages at the end replace the earlier rows.
-    """
-    columns: list[str] = []
-    rows: dict[str, Shares] = {}
-    for line in text.splitlines():
-        words = line.split()
-        if "%idle" in words and "CPU" in words:
-            columns = words[words.index("CPU") :]
-        elif columns and len(words) >= len(columns):
-            values = dict(zip(columns, words[-len(columns) :], strict=True))
-            if values["CPU"].isdigit():
-                idle = float(values["%idle"]) + float(values.get("%iowait", 0))
-                rows[f"cpu{values['CPU']}"] = Shares(
-                    1 - idle / 100,
-                    float(values["%soft"]) / 100,
-                    float(values.get("%steal", 0)) / 100,
-                )
-    return rows

@@ -6,25 +6,17 @@ faster. Advice begins with the limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from perpacket.advise.expression import NotReadable
+from perpacket.advise import processor_texts
+from perpacket.advise.limit_interfaces import LEAST_RETRANSMITTED, of_interfaces
+from perpacket.advise.limit_kinds import Limit, What
+from perpacket.advise.limit_tables import of_tables
 
 if TYPE_CHECKING:
     from perpacket.advise.growth import Growth
     from perpacket.advise.observation import Observation
-
-SHAPERS = ("tbf", "htb", "hfsc", "cake", "netem")
-"""Queueing disciplines that delay packets on purpose."""
-
-TUNNELS = ("vxlan", "geneve", "gretap", "gre", "ip6gre", "ipip", "sit", "wireguard", "bareudp")
-"""Kinds of interfaces that put frames into other frames; rtnl_link_ops of drivers/net and net."""
-
-LEAST_DELAYED_PER_S = 20
-"""The least number of delays a second of a shaper that limits."""
 
 FULL = 0.9
 """The least busy share of a processor, or of a thread's time on one, that limits."""
@@ -32,11 +24,8 @@ FULL = 0.9
 IDLE_SHARE = 0.1
 """The busiest processor of an idle machine is busy for less than this."""
 
-LEAST_RETRANSMITTED = 0.02
-"""The share of segments sent again that is no accident of a path with little loss."""
-
-LEAST_LOST = 1e-4
-"""The least share of frames that a full queue dropped, or of segments with wrong checksums."""
+IDLE_ALL = 0.02
+"""The busy share of all processors together from which none of them can be busy."""
 
 LEAST_SQUEEZED = 0.1
 """The least share of frames in polls that ended early; each such poll had up to `BUDGET`."""
@@ -44,79 +33,16 @@ LEAST_SQUEEZED = 0.1
 BUDGET = 300
 """The default of net.core.netdev_budget, the frames of one round of polls."""
 
-ALLOWANCE = "allowance_exceeded"
-"""The end of the names of what a provider drops or delays; Linux, drivers/net/ethernet/amazon."""
-
-RING_DROPS = (
-    "rx_missed_errors", "rx_no_buffer_count", "rx_no_dma_resources", "rx_out_of_buffer",
-    "rx_fifo_errors", "rx_queue_*_drops", "rx_drops", "rx_overruns", "rx_dropped_full",
-)  # fmt: skip
-"""Drivers' names of frames for which the receive ring had no room."""
-
 HALF = 0.5
 
 LEAST_STOLEN = 0.1
 """The least share of a processor's time that the host gave to others, and that limits."""
 
-LEAST_REFUSED = 1e-3
-"""The least share of connections or datagrams for which a program's queue had no room."""
+LEAST_THROTTLED = 0.05
+"""The least share of periods in which a quota stopped a control group, and that limits."""
 
-FEW_RETURNED = 0.1
-"""The share of SYN cookies that come back; clients return most, and a flood almost none."""
-
-LEAST_COOKIES = 0.05
-"""The least share of received segments that were answered by a cookie, in a flood."""
-
-FULL_TABLE = 0.95
-"""The part of nf_conntrack_max from which the table of connections is full."""
-
-
-class What(StrEnum):
-    """What limits the traffic."""
-
-    ALLOWANCE = "allowance of the provider"
-    OFFLOAD = "broken offload"
-    QUEUEING = "queueing discipline"
-    BACKLOG = "full backlog"
-    RING = "full ring"
-    SQUEEZE = "time squeezes"
-    TABLE = "full connection table"
-    FLOOD = "flood of connection requests"
-    ACCEPT = "full accept queue"
-    DATAGRAMS = "full sockets of datagrams"
-    STOLEN = "time of other guests"
-    ONE = "one processor"
-    ALL = "all processors"
-    WINDOW = "window of the receivers"
-    BUFFER = "send buffer"
-    LOSS = "loss on the path"
-    CLIENT = "client"
-    IDLE = "idle machine"
-    NOTHING = "nothing"
-
-
-ELSEWHERE = (
-    What.ALLOWANCE, What.STOLEN, What.QUEUEING, What.WINDOW, What.LOSS, What.CLIENT, What.IDLE,
-)  # fmt: skip
-"""The limits that no change of the catalogue moves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """What limits the traffic, in a sentence."""
-
-    what: What
-    text: str
-
-    @property
-    def is_processor(self) -> bool:
-        """Whether cheaper packets raise the limit."""
-        return self.what in (What.ONE, What.ALL)
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether the traffic waits for something that no change of the network moves."""
-        return self.what in ELSEWHERE
+LEAST_CLOSED = 1e-3
+"""The least share of received segments after which the receiver's window was closed."""
 
 
 def of(seen: Observation) -> Limit | None:
@@ -128,145 +54,15 @@ def of(seen: Observation) -> Limit | None:
 
 
 def _limits(grown: Growth, seen: Observation) -> Iterator[Limit]:
-    yield from _allowances(grown)
-    yield from _offload(grown, seen)
-    yield from _shapers(grown)
-    yield from _queues(grown)
-    yield from _table(grown, seen)
-    yield from _programs(grown)
+    yield from of_interfaces(grown, seen)
+    yield from of_tables(grown, seen)
     yield from _stolen(grown)
+    yield from _quota(grown)
     yield from _processors(grown)
     yield from _squeezes(grown)
     yield from _connections(grown)
     if grown.busy:
-        yield _nothing(max(grown.busy.values()))
-
-
-def _allowances(grown: Growth) -> Iterator[Limit]:
-    for interface, rows in grown.drivers.items():
-        least = LEAST_LOST * grown.frames
-        names = {
-            name: number
-            for name, number in rows.items()
-            if name.endswith(ALLOWANCE) and number > least
-        }
-        if names:
-            listed = ", ".join(f"{name} {number:,}" for name, number in names.items())
-            yield Limit(
-                What.ALLOWANCE,
-                f"an allowance of the provider on {interface}: {listed}. The provider delays or "
-                "drops these packets before or after this machine; a larger instance, or fewer "
-                "packets, connections or bytes, moves the limit",
-            )
-
-
-def _offload(grown: Growth, seen: Observation) -> Iterator[Limit]:
-    """Wrong checksums, or many segments sent again on a tunnel whose offload is on."""
-    wrong = sum(grown.protocols.get(name, 0) for name in ("TcpInCsumErrors", "UdpInCsumErrors"))
-    received = grown.protocols.get("TcpInSegs", 0) + grown.protocols.get("UdpInDatagrams", 0)
-    if wrong > LEAST_LOST * (received + wrong):
-        yield Limit(
-            What.OFFLOAD,
-            f"a broken offload: {wrong:,} received segments or datagrams had wrong checksums. The "
-            "sender's interface, or a tunnel on the way, does not write them correctly",
-        )
-    tunnels = [name for name in seen.interfaces if seen.links[name].kind in TUNNELS]
-    if tunnels and grown.retransmitted >= LEAST_RETRANSMITTED:
-        yield Limit(
-            What.OFFLOAD,
-            f"loss inside of a tunnel: {100 * grown.retransmitted:.1f} % of the segments were sent "
-            f"again, and {tunnels[0]} is a tunnel. A broken checksum offload does this",
-        )
-
-
-def _shapers(grown: Growth) -> Iterator[Limit]:
-    """Each shaper that delayed packets and had some waiting, or dropped some."""
-    for interface, queue in grown.queues.items():
-        if queue.kind not in SHAPERS or not (queue.waiting_bytes or queue.dropped):
-            continue
-        if grown.seconds and queue.delayed / grown.seconds < LEAST_DELAYED_PER_S:
-            continue
-        if not queue.delayed:
-            continue
-        rate = f"{queue.delayed / grown.seconds:,.0f} times a second" if grown.seconds else (
-            f"{queue.delayed:,} times"
-        )  # fmt: skip
-        yield Limit(
-            What.QUEUEING,
-            f"the queueing discipline {queue.kind} of {interface}: it delayed packets {rate}, "
-            f"dropped {queue.dropped:,}, and {queue.waiting_bytes:,} bytes wait",
-        )
-
-
-def _queues(grown: Growth) -> Iterator[Limit]:
-    """Queues on the way to the stack that dropped frames because they were full."""
-    for interface, rows in grown.drivers.items():
-        lost = grown.driver(interface, *RING_DROPS)
-        received = max(rows.get("rx_packets", 0), grown.frames)
-        if lost > LEAST_LOST * (received + lost):
-            yield Limit(
-                What.RING,
-                f"the receive ring of {interface} was full: {lost:,} frames found no room. The "
-                "processor did not empty it in time",
-            )
-    dropped = {cpu: row.dropped for cpu, row in grown.backlogs.items() if row.dropped > 0}
-    if sum(dropped.values()) > LEAST_LOST * grown.frames:
-        cpu = max(dropped, key=lambda name: dropped[name])
-        yield Limit(
-            What.BACKLOG,
-            f"a full backlog: {sum(dropped.values()):,} frames found the queue of a processor full "
-            f"(netdev_max_backlog), most of them that of {cpu}",
-        )
-
-
-def _table(grown: Growth, seen: Observation) -> Iterator[Limit]:
-    """The table of connection tracking, which refuses new connections if it is full."""
-    refused = grown.protocols.get("ConntrackDrop", 0)
-    try:
-        now, most = (
-            int(seen.read_setting({"kind": "sysctl", "name": f"net.netfilter.{name}"}, ""))
-            for name in ("nf_conntrack_count", "nf_conntrack_max")
-        )
-    except (NotReadable, ValueError):
-        now, most = 0, 0
-    if most and now >= FULL_TABLE * most:
-        yield Limit(
-            What.TABLE,
-            f"a full connection table: it has {now:,} of at most {most:,} connections "
-            "(nf_conntrack_max), and packets of new ones are dropped",
-        )
-    elif refused > LEAST_LOST * max(grown.frames, grown.protocols.get("IpInReceives", 0)):
-        yield Limit(
-            What.TABLE,
-            f"a full connection table: connection tracking dropped {refused:,} packets, for which "
-            "it found no room",
-        )
-
-
-def _programs(grown: Growth) -> Iterator[Limit]:
-    """Queues between the kernel and programs that refused connections or datagrams."""
-    counts = grown.protocols
-    sent, returned = (counts.get(f"TcpExtSyncookies{way}", 0) for way in ("Sent", "Recv"))
-    if sent > LEAST_COOKIES * counts.get("TcpInSegs", sent) and returned < FEW_RETURNED * sent:
-        yield Limit(
-            What.FLOOD,
-            f"a flood of connection requests: {sent:,} were answered by a SYN cookie, and only "
-            f"{returned:,} cookies came back. Most of these requests are from no client",
-        )
-    refused = counts.get("TcpExtListenOverflows", 0)
-    if refused > LEAST_REFUSED * (refused + counts.get("TcpPassiveOpens", 0)):
-        yield Limit(
-            What.ACCEPT,
-            f"a full accept queue: {refused:,} connections found no room, because the program does "
-            "not accept them in time. Clients send again after a second or more",
-        )
-    lost, read = counts.get("UdpRcvbufErrors", 0), counts.get("UdpInDatagrams", 0)
-    if lost > LEAST_REFUSED * (lost + read):
-        yield Limit(
-            What.DATAGRAMS,
-            f"full sockets: {lost:,} of {lost + read:,} datagrams found no room in the socket of "
-            "their program, which does not read them in time",
-        )
+        yield _nothing(grown.busy)
 
 
 def _stolen(grown: Growth) -> Iterator[Limit]:
@@ -282,6 +78,17 @@ def _stolen(grown: Growth) -> Iterator[Limit]:
         )
 
 
+def _quota(grown: Growth) -> Iterator[Limit]:
+    """A control group that had used up its processor time."""
+    if grown.throttled >= LEAST_THROTTLED:
+        yield Limit(
+            What.QUOTA,
+            f"the quota of a control group: in {100 * grown.throttled:.0f} % of the periods its "
+            "programs had used up their processor time and waited (nr_throttled). A larger limit, "
+            "or fewer threads, moves it",
+        )
+
+
 def _processors(grown: Growth) -> Iterator[Limit]:
     """All processors or one."""
     busy = grown.busy
@@ -289,6 +96,16 @@ def _processors(grown: Growth) -> Iterator[Limit]:
         return
     mean = sum(busy.values()) / len(busy)
     name = max(busy, key=lambda cpu: busy[cpu])
+    program = max(grown.programs, key=lambda one: grown.programs[one], default="")
+    alone = grown.programs.get(program, 0.0)
+    if name == processor_texts.ALL and busy[name] < FULL:
+        if FULL <= alone <= 1 / FULL:
+            yield Limit(
+                What.ONE,
+                f"one processor: {program} uses {100 * alone:.0f} % of one, as a program does "
+                f"whose single thread is full, and all together are {100 * mean:.0f} % busy",
+            )
+        return
     if min(busy.values()) >= FULL:
         yield Limit(What.ALL, f"all processors: they are {100 * mean:.0f} % busy")
     elif busy[name] >= FULL:
@@ -339,6 +156,7 @@ def _connections(grown: Growth) -> Iterator[Limit]:
             f"loss on the path: {100 * grown.retransmitted:.1f} % of the segments were sent again, "
             "so senders lower their windows",
         )
+    yield from _readers(grown)
     if grown.unsent >= max(1, grown.connections / 2):
         yield Limit(
             What.CLIENT,
@@ -347,14 +165,36 @@ def _connections(grown: Growth) -> Iterator[Limit]:
         )
 
 
-def _nothing(busiest: float) -> Limit:
-    if busiest < IDLE_SHARE:
+def _readers(grown: Growth) -> Iterator[Limit]:
+    """Programs that do not read what has arrived."""
+    sockets, counts = grown.sockets, grown.protocols
+    closed, received = counts.get("TcpExtTCPToZeroWindowAdv", 0), counts.get("TcpInSegs", 0)
+    if sockets.unread and sockets.unread >= sockets.connections / 2:
+        yield Limit(
+            What.READER,
+            f"programs that read slowly: {sockets.unread} of {sockets.connections} connections "
+            "have received data that their program has not read (Recv-Q)",
+        )
+    elif closed > LEAST_CLOSED * received:
+        yield Limit(
+            What.READER,
+            f"programs that read slowly: the window of this machine was closed {closed:,} times, "
+            f"with {received:,} received segments, because programs did not read in time",
+        )
+
+
+def _nothing(busy: Mapping[str, float]) -> Limit:
+    share = max(busy.values())
+    which, least = "its busiest processor is", IDLE_SHARE
+    if processor_texts.ALL in busy:
+        which, least = "its processors together are", IDLE_ALL
+    if share < least:
         return Limit(
             What.IDLE,
-            f"nothing: the machine is idle. Its busiest processor is {100 * busiest:.0f} % busy",
+            f"nothing: the machine is idle, {which} {100 * share:.1f} % busy",
         )
     return Limit(
         What.NOTHING,
-        f"nothing on this machine: its busiest processor is {100 * busiest:.0f} % busy, and the "
-        "clients ask for no more",
+        f"nothing on this machine: {which} {100 * share:.0f} % busy, and the clients ask for no "
+        "more",
     )

@@ -36,6 +36,8 @@ class Link:
     address: str = ""
     """The first IPv4 address of the interface."""
     is_up: bool = True
+    largest_packet: str = ""
+    """The bytes of the largest packet that TCP passes to it; empty if it was not read."""
 
 
 def links(scope: NetworkScope) -> Mapping[str, Link]:

@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perpacket.advise import counters, growth, links, listening, profile, servers, settings
+from perpacket.advise import (
+    counters,
+    growth,
+    links,
+    listening,
+    profile,
+    server_processes,
+    settings,
+)
 from perpacket.advise.counters import Counters
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.growth import Growth
@@ -47,6 +55,17 @@ class Observation:
     """Whether the facts are those of files. Then nothing is read from this machine."""
     url: str = ""
     """The URL at which the server listens; empty if it is not known."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The files of a case, with what was recognized in each."""
+    unknown: tuple[str, ...] = ()
+    """The files of a case that were not recognized."""
+
+    @property
+    def grown(self) -> Growth:
+        """The growth of counters; raises `NotReadable` without it."""
+        if self.growth is None:
+            raise NotReadable("a stored profile has no counters of processors and connections")
+        return self.growth
 
 
 def observe(duration_s: float, pid: int | None, interface: str, requests: str = "") -> Observation:
@@ -75,7 +94,7 @@ def of_profile(
     scope = scope_of(pid)
     found = links.links(scope)
     names = (interface,) if interface else busy_interfaces(measured, found)
-    server = None if pid is None else servers.find(pid)
+    server = None if pid is None else server_processes.find(pid)
     workers = workers_of(pid)
     link = found.get(names[0]) if names else None
     return Observation(

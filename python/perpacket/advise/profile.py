@@ -24,11 +24,19 @@ LEAST_SAMPLES = 50
 """The least number of samples on the packet's path for ranking changes. With 50 samples, the
 interval of a share of one half is +-14 percentage points."""
 
+LEAST_WITHOUT_TIMES = 10
+"""The same for stacks without times, whose counts may be shares in percent."""
+
 LOCKS = ("_raw_spin_lock*", "_raw_spin_trylock*", "__raw_spin_lock*", "__raw_callee_save___pv_*")
 """Functions that take a spin lock for their callers."""
 
-IDLE = ("idle", "cpuidle_enter", "default_idle_call", "pv_native_safe_halt", "do_idle")
-"""Functions in the call chain of an idle processor."""
+IDLE = (
+    *("idle", "cpuidle_enter", "default_idle_call", "pv_native_safe_halt", "do_idle"),
+    *("native_safe_halt", "default_idle", "poll_idle", "arch_cpu_idle", "acpi_safe_halt"),
+    *("intel_idle", "intel_idle_ibrs", "intel_idle_irq", "acpi_idle_do_entry", "mwait_idle"),
+    *("mwait_idle_with_hints", "acpi_processor_ffh_cstate_enter", "cpu_idle_poll"),
+)
+"""Functions in the call chain of an idle processor, or the only one in texts without chains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +136,27 @@ class Profile:
     @property
     def too_few_samples(self) -> str:
         """A message if too few samples are on the packet's path to know a share; else empty."""
-        if self.is_of_accounts or self.is_missing or self.path_samples >= LEAST_SAMPLES:
+        least = LEAST_SAMPLES if self.document.get("window_s") else LEAST_WITHOUT_TIMES
+        if self.is_of_accounts or self.is_missing or self.path_samples >= least:
             return ""
         return (
-            f"only {self.path_samples} samples on the packet's path, expected {LEAST_SAMPLES} or "
+            f"only {self.path_samples} samples on the packet's path, expected {least} or "
             "more: profile while a load runs, or longer (--duration)"
         )
 
     def _busy(self) -> Sequence[Stack]:
-        return [stack for stack in self.stacks if not set(IDLE) & set(stack.functions)]
+        return [stack for stack in self.stacks if not _is_idle(stack.functions)]
+
+    @property
+    def has_callers(self) -> bool:
+        """Whether call chains have more than their last function, unlike a flat `perf report`."""
+        return any(len(stack.functions) > 1 for stack in self.stacks)
 
     def cells(self, layers: Iterable[str], kinds: Sequence[str] = ()) -> Part:
         """The samples of some layers; only those of some kinds of work if `kinds` names any."""
         cells = self.table("layer_kinds")
         if self.is_missing:
-            raise NotReadable("there is no profile")
+            raise NotReadable(NO_PROFILE)
         if not cells or self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
         share = 0.0
@@ -163,30 +177,56 @@ class Profile:
         functions: Sequence[str],
         process: str = "",
         own_code: bool = False,
+        callers: Sequence[str] = (),
     ) -> Part:
         """The samples with one of these functions in their call chain.
 
-        `own_code` adds samples outside the kernel.
+        `own_code` adds samples outside the kernel. `callers` counts only functions that one of them
+        called.
         """
-        named = BoundRule(frames=list(functions), process=process, own_code=own_code, removable="1")
+        named = BoundRule(
+            frames=list(functions),
+            process=process,
+            own_code=own_code,
+            callers=list(callers),
+            removable="1",
+        )
         return self._chains(named)
 
     def _chains(self, bound: BoundRule) -> Part:
         if self.is_missing:
-            raise NotReadable("there is no profile")
+            raise NotReadable(NO_PROFILE)
         if self.is_of_accounts:
             raise NotReadable(NO_LAYERS)
         if not self.stacks:
             raise NotReadable("the profile has no call chains: `perpacket profile --folded FILE`")
-        has = chain_matcher(bound)
+        has, is_process = chain_matcher(bound), matcher(bound.process.split("|"))
         found = sum(
             stack.samples
             for stack in self._busy()
-            if (not bound.process or stack.process == bound.process)
+            if (not bound.process or is_process(stack.process))
             and (has(stack.functions) or (bound.own_code and stack.is_own_code))
         )
         return Part(found, self.path_samples)
 
+
+def _is_idle(functions: Sequence[str]) -> bool:
+    """Whether a processor is idle: in the idle loop, and not in an interrupt of it."""
+    place = max((at for at, name in enumerate(functions) if name in IDLE), default=None)
+    return place is not None and not any(map(matcher(ENTRIES), functions[place + 1 :]))
+
+
+ENTRIES = (
+    *("asm_common_interrupt", "common_interrupt", "asm_sysvec_*", "sysvec_*", "do_IRQ"),
+    *("ret_from_intr", "apic_timer_interrupt", "irq_exit*", "__irq_exit*", "do_softirq*"),
+    *("__do_softirq", "__softirqentry_text_start", "handle_softirqs", "call_on_irq_stack"),
+    *("el1_interrupt", "el1h_64_irq*", "el1_irq*", "gic_handle_irq", "xen_evtchn_do_upcall"),
+    *("do_io_irq", "do_ext_irq", "do_irq_async", "net_rx_action", "net_tx_action"),
+)
+"""Functions by which an interrupt or a softirq begins, also in the idle loop; `interrupt_entry` of
+crates/base/cost/data/layers.toml, and those of older kernels."""
+
+NO_PROFILE = "there is no profile: `perf record -a -g`, or stacks as text"
 
 NO_LAYERS = "the profile has no layers and call chains: perf is not permitted (`perpacket doctor`)"
 
@@ -201,9 +241,11 @@ def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
 def chain_matcher(bound: BoundRule) -> Callable[[Sequence[str]], bool]:
     """A test whether a chain has one of the bound's functions, with its callers if they matter."""
     matches, calls, locks = matcher(bound.frames), matcher(bound.callers), matcher(LOCKS)
-    outer = matcher(bound.within)
+    outer, excluded = matcher(bound.within), matcher(bound.without)
 
     def has(chain: Sequence[str]) -> bool:
+        if bound.without and any(map(excluded, chain)):
+            return False
         caller = ""
         inside = not bound.within
         for function in chain:

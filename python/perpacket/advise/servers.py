@@ -57,6 +57,8 @@ class Server:
     """The reason why the options could not be read."""
     configuration: tuple[Directive, ...] = ()
     """The configuration of nginx, with included files in place of `include`."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The line of the configuration that sets an option, where one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ def _nginx(pid: int, command: tuple[str, ...], proc: Path) -> Server:
         reason = getattr(error, "strerror", None) or str(error)
         return Server(NGINX, pid, command, {}, f"{path}: {reason.lower()}")
     cpus = os.cpu_count() or 1
-    return Server(NGINX, pid, command, nginx_options(configuration, cpus), "", configuration)
+    options, lines = nginx_options(configuration, cpus), nginx_lines(configuration)
+    return Server(NGINX, pid, command, options, "", configuration, lines)
 
 
 def _nginx_option(line: Sequence[str], name: str, default: str) -> str:
@@ -193,6 +196,14 @@ def read(path: str, root: Path = Path("/")) -> Iterator[Directive]:
             yield from read(inner, root)
 
     yield from _block(tokens, included, depth=0)
+
+
+def parsed(text: str) -> Iterator[Directive]:
+    """The directives of a configuration whose included files are not known.
+
+    Raises `ValueError` for invalid syntax.
+    """
+    yield from _block(_tokens(text), lambda _: iter(()), depth=0)
 
 
 def _below(root: Path, path: str) -> Path:
@@ -263,7 +274,30 @@ def nginx_options(configuration: Sequence[Directive], cpus: int) -> dict[str, st
         for one in flat(configuration)
     )
     found["ktls"] = "on" if kernel_tls else "off"
+    found["upstream-reuse"] = "off" if "upstream-reuse" in nginx_lines(configuration) else "on"
     return found
+
+
+def nginx_lines(configuration: Sequence[Directive]) -> dict[str, str]:
+    """The line of the configuration of nginx by which it opens a connection for each request.
+
+    Connections to servers behind stay open only if an upstream has `keepalive` and requests have
+    HTTP/1.1 (ngx_http_upstream_module).
+    """
+    every = list(flat(configuration))
+    passes = [one for one in every if one.name in ("proxy_pass", "fastcgi_pass")]
+    upstreams = [one for one in every if one.name == "upstream"]
+    if not passes:
+        return {}
+    kept = [one for one in upstreams if any(inner.name == "keepalive" for inner in one.block or ())]
+    if not kept:
+        at = next((one for one in upstreams), passes[0])
+        words = " ".join((at.name, *at.arguments))
+        return {"upstream-reuse": f"{words}, without keepalive"}
+    versions = {one.arguments[:1] for one in every if one.name == "proxy_http_version"}
+    if passes[0].name == "proxy_pass" and not versions & {("1.1",), ("2",)}:
+        return {"upstream-reuse": "proxy_pass without proxy_http_version 1.1"}
+    return {}
 
 
 def flat(directives: Sequence[Directive]) -> Iterator[Directive]:

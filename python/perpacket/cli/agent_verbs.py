@@ -32,7 +32,9 @@ VERBS = {
     "link": "Join two hosts by a link with latency, bandwidth and loss.",
     "bench": "Measure the cost of memory accesses and context switches on this machine.",
     "route": "Check a router's forwarding and measure its throughput.",
-    "profile": "Report the cost of a packet, layer by layer; `profile compare A B` compares two.",
+    "capture": "Collect what `advise` reads into one file; `capture --script` needs no perpacket.",
+    "profile": "Report the cost of a packet, layer by layer, here or in a file of `capture`; "
+    "`profile compare A B` compares two.",
     "export": "Serve the cost of packets as counters for Prometheus.",
 }
 """Each verb with its line in `perpacket --help`."""
@@ -44,7 +46,8 @@ LAB_VERBS = ("bench", "media", "route")
 def add_to(app: typer.Typer) -> None:
     """List the verbs in the help. `run` handles them before typer parses arguments."""
     for verb, summary in VERBS.items():
-        app.command(verb, help=summary, rich_help_panel=options.MEASURE)(never_called)
+        panel = options.IMPROVE if verb == "capture" else options.MEASURE
+        app.command(verb, help=summary, rich_help_panel=panel)(never_called)
 
 
 def never_called() -> None:
@@ -84,12 +87,26 @@ def run(arguments: Sequence[str]) -> int:
         from perpacket.cli import profile_compare
 
         return profile_compare.run(arguments[2:])
+    if arguments[0] == "profile" and (file := case_among(arguments[1:])) is not None:
+        from perpacket.cli import case_verb
+
+        return case_verb.profile(file, [word for word in arguments[1:] if word != str(file)])
     if arguments[0] == "profile" or list(arguments[:2]) == ["load", "http"]:
         parsed = agent.parsed(arguments)
         if parsed is not None and "show-config" not in parsed[1]:
             verb, options = parsed
             return profile(options) if verb == "profile" else load_http(options)
     become(arguments)
+
+
+def case_among(words: Sequence[str]) -> Path | None:
+    """The file of `perpacket capture` that is the first or the last of some arguments."""
+    from perpacket.advise import case
+
+    for word in {words[0], words[-1]} if words else ():
+        if not word.startswith("-") and "--" not in words and case.is_archive(Path(word)):
+            return Path(word)
+    return None
 
 
 def applications(module: str) -> ModuleType:

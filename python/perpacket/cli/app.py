@@ -11,7 +11,16 @@ from typing import Annotated
 import typer
 
 from perpacket import lab
-from perpacket.cli import advise, agent_verbs, capture, doctor, pipes, termination, top, trial_verb
+from perpacket.cli import (
+    advise,
+    agent_verbs,
+    case_verb,
+    doctor,
+    pipes,
+    termination,
+    top,
+    trial_verb,
+)
 from perpacket.cli.failure import ExitStatus, show, show_error, status_of
 from perpacket.errors import PerpacketError
 
@@ -49,7 +58,7 @@ doctor.add_to(app)
 agent_verbs.add_to(app)
 top.add_to(app)
 advise.add_to(app)
-capture.add_to(app)
+case_verb.add_to(app)
 trial_verb.add_to(app)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ from perpacket.cli.options import Format, FormatOption
 if TYPE_CHECKING:
     from perpacket.machine import Capability
 
-EXAMPLE = "Example: perpacket doctor --require perf_cpu_wide,tun"
+EXAMPLE = "Examples: perpacket doctor --require perf_cpu_wide,tun; perpacket doctor web7.case"
 
 SCHEMA = 2
 """Version of the JSON this verb prints. Version 2 put capabilities into groups."""
@@ -36,6 +37,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="A file of `perpacket capture`: processors, nodes and queues of that machine.",
+        ),
+    ] = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,6 +58,18 @@ def doctor(
 
     Changes nothing and needs no root. `--root` shows processors, nodes and queues of a copy.
     """
+    from perpacket.advise import case
+    from perpacket.measure.hosts.record import temporary_folder
+
+    with temporary_folder("case") as folder:
+        if file is not None:
+            case.unpack(file, folder)
+            root = next(iter(sorted(folder.iterdir())), folder)
+        report(require, root, output_format)
+
+
+def report(require: list[str] | None, root: Path | None, output_format: Format) -> None:
+    """Report the capabilities of this machine, or those of a copy of another one."""
     import json
 
     from perpacket import machine

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,6 +64,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def top(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="A file of `perpacket capture`: show that machine in place of this one.",
+        ),
+    ] = None,
     cpus: Annotated[
         str | None,
         typer.Option(
@@ -122,6 +130,9 @@ def top(
     from perpacket.advise import glance
     from perpacket.measure import live
 
+    if file is not None:
+        of_case(file, output_format)
+        return
     options: dict[str, object] = {
         **{"cpus": cpus, "requests": requests, "pid": pid},
         **{"cgroup": cgroup, "unit": unit, "container": container},
@@ -150,6 +161,28 @@ def top(
         pass  # Ctrl-C is the usual end of `top`
     if advice is not None:
         print_next(advice)
+
+
+def of_case(file: Path, output_format: Format) -> None:
+    """Print what a case shows of its machine."""
+    from rich.console import Console
+
+    from perpacket.advise import case
+    from perpacket.cli import case_verb
+    from perpacket.show import case_tables
+
+    read = case.read([file])
+    if output_format is Format.JSON:
+        sys.stdout.write(json.dumps(dict(read.stacks(file).document)) + "\n")
+        return
+    seen = read.observation()
+    console = Console(width=100, no_color=True, highlight=False)
+    if not read.profile.is_missing:
+        window = ProfileDocument.parse(dict(read.profile.document), str(file))
+        console.print(picture(window, window.limits))
+    for table in case_tables.tables(seen.grown):
+        sys.stdout.write(f"{table}\n")
+    case_verb.print_next(seen)
 
 
 def print_next(advice: BackgroundProfile) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from perpacket.advise.limit import What
+from perpacket.advise.limit_kinds import What
 
 if TYPE_CHECKING:
     from perpacket.advise.advice import Advice, NotApplicable, Report
     from perpacket.advise.bounds import Bound
     from perpacket.advise.catalogue import Publication
-    from perpacket.advise.limit import Limit
+    from perpacket.advise.limit_kinds import Limit
     from perpacket.analysis.statistics import Interval
 
 SCHEMA = 1
@@ -27,7 +27,8 @@ def lines(report: Report, columns: int) -> Iterator[str]:
     """The changes that apply, then those that do not, wrapped at a width."""
     if report.limit is not None:
         yield from textwrap.wrap(limit_line(report.limit), columns, break_on_hyphens=False)
-    yield from textwrap.wrap(headline(report), columns, break_on_hyphens=False)
+    for text in (headline(report), *sources(report), *kinds(report)):
+        yield from textwrap.wrap(text, columns, break_on_hyphens=False)
     yield ""
     readable = [change for change in report.not_applicable if not change.is_unread]
     unread = [change for change in report.not_applicable if change.is_unread]
@@ -46,14 +47,57 @@ def lines(report: Report, columns: int) -> Iterator[str]:
     for place, advice in enumerate(report.advice, 1):
         yield ""
         yield from entry(place, advice, columns)
-    for title, rows in (
-        ("Do not apply:", readable),
-        ("Not judged, because something could not be read:", unread),
+    named = [change for change in unread if change.source] if report.files else []
+    others = [change for change in unread if change not in named]
+    for title, rows, written in (
+        ("Do not apply:", readable, reasons),
+        ("Missing facts, and the changes that each would decide:", named, missing),
+        ("Not judged, because something could not be read:", others, reasons),
     ):
         if rows:
             yield ""
             yield title
-            yield from reasons(rows, columns)
+            yield from written(rows, columns)
+
+
+MEANINGS = {
+    "crypto": "encryption uses {share} of processor time, which no setting of the network "
+    "removes: it costs a time for each byte",
+    "dma": "mapping memory for devices (DMA, IOMMU) uses {share} of processor time",
+    "probe": "BPF programs and probes use {share} of processor time",
+}
+"""A sentence for each kind of work with a row of its own."""
+
+
+def kinds(report: Report) -> Iterator[str]:
+    """What encryption, DMA and probes cost, if it is much."""
+    for kind, share in report.kinds.items():
+        text = MEANINGS[kind].format(share=f"{100 * share:.0f} %")
+        yield f"Of this, {text}."
+
+
+def sources(report: Report) -> Iterator[str]:
+    """The files of another machine, with what was recognized in each."""
+    if report.files:
+        read = "; ".join(f"{name}: {found}" for name, found in report.files)
+        yield f"Read: {read}."
+    if report.unknown:
+        yield f"Not recognized: {', '.join(report.unknown)}."
+
+
+def missing(rows: Sequence[NotApplicable], columns: int) -> Iterator[str]:
+    """The lines of each command or file that nobody sent, with the changes that it would decide."""
+    by_source: dict[str, list[str]] = {}
+    for row in rows:
+        by_source.setdefault(row.source, []).append(label(row))
+    for source, names in sorted(by_source.items(), key=lambda item: -len(item[1])):
+        yield from textwrap.wrap(
+            f"{source}: {', '.join(names)}",
+            columns,
+            initial_indent="  ",
+            subsequent_indent=INDENT,
+            break_on_hyphens=False,
+        )
 
 
 def limit_line(limit: Limit) -> str:
@@ -185,9 +229,13 @@ def document(report: Report) -> dict[str, object]:
                 "interface": change.interface or None,
                 "reason": change.reason,
                 "unread": change.is_unread,
+                "source": change.source or None,
             }
             for change in report.not_applicable
         ],
+        "kinds": dict(report.kinds),
+        "files": dict(report.files),
+        "not_recognized": list(report.unknown),
         "limits": list(report.notes),
     }
 

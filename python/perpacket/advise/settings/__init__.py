@@ -85,6 +85,7 @@ KINDS = {
     "file-mask": "files:Masks",
     "irq-affinity": "files:Affinity",
     "link-mtu": "link:Mtu",
+    "link-largest-packet": "link:LargestPacket",
     "qdisc": "qdisc:Discipline",
     "route": "route:RouteAttribute",
     "nft-rules": "nft:Rules",

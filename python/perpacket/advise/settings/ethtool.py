@@ -195,9 +195,34 @@ class Coalescing(_Parameter):
 
     @property
     def attribute(self) -> str:
-        """`rx-usecs` is `rx_coalesce_usecs` in struct ethtool_coalesce."""
+        """The name in struct ethtool_coalesce: `rx_coalesce_usecs` of `rx-usecs`."""
+        if self.is_switch:
+            return f"use_{self.parameter.replace('-', '_')}_coalesce"
         way, _, rest = self.parameter.partition("-")
         return f"{way}_coalesce_{rest.replace('-', '_')}"
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the parameter is `on` or `off`, such as `adaptive-rx`."""
+        return self.parameter.startswith("adaptive-")
+
+    def read(self) -> str:
+        """The number, or `on` or `off`."""
+        found = super().read()
+        return ("off" if found == "0" else "on") if self.is_switch else found
+
+    def check(self, value: str) -> None:
+        """Raise an error for a wrong value, or if the rights are missing."""
+        if not self.is_switch:
+            super().check(value)
+        elif value not in SWITCHES:
+            raise ConfigurationError(f"{self.title()} = {value}: expected on or off", value=value)
+        else:
+            self.write(self.read())
+
+    def write(self, value: str) -> None:
+        """Set the number or the switch."""
+        super().write(str(int(SWITCHES[value])) if self.is_switch else value)
 
 
 class Channels(_Parameter):

@@ -1,4 +1,4 @@
-"""The MTU of an interface."""
+"""The MTU of an interface, and its largest packet before segmentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import struct
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.settings import iproute
 from perpacket.advise.settings.refusals import refusals
-from perpacket.errors import ConfigurationError
+from perpacket.errors import ConfigurationError, MachineLacks
 
 SIOCGIFMTU, SIOCSIFMTU = 0x8921, 0x8922
 """Requests of netdevice(7), of include/uapi/linux/sockios.h."""
@@ -99,3 +99,71 @@ class Mtu:
     def record(self) -> dict[str, str]:
         """The entry of the journal from which the setting can be opened again."""
         return {"kind": "link-mtu"}
+
+
+class LargestPacket:
+    """The largest packet that TCP passes to an interface and that GRO makes, in bytes (BIG TCP).
+
+    `gso_max_size` and `gro_max_size` are those of IPv6, and with `ipv4` in their names those of
+    IPv4 (Linux 6.3). Both directions have the same value.
+    """
+
+    is_readable = True
+
+    NAMES = ("gso_max_size", "gro_max_size", "gso_ipv4_max_size", "gro_ipv4_max_size")
+
+    def __init__(self, scope: NetworkScope) -> None:
+        """The sizes of the scope's interface."""
+        scope.check_interface()
+        self.scope = scope
+
+    def title(self) -> str:
+        """The setting and its interface."""
+        return f"largest packet (gso_max_size, gro_max_size) of {self.scope.interface}"
+
+    def normal(self, value: str) -> str:
+        """The value unchanged, because numbers have only one form."""
+        return value
+
+    def _present(self) -> dict[str, int]:
+        """The sizes that this kernel has."""
+        command = ["ip", "-details", "-json", "link", "show", "dev", self.scope.interface]
+        found = json.loads(iproute.run(self.scope, command, self.title()))[0]
+        return {name: int(found[name]) for name in self.NAMES if name in found}
+
+    def read(self) -> str:
+        """The size; those of all directions, separated by `;`, if they differ."""
+        found = self._present()
+        if "gro_max_size" not in found:
+            raise MachineLacks(f"{self.title()}: the kernel has no gro_max_size (Linux 5.19)")
+        sizes = list(map(str, found.values()))
+        return sizes[0] if len(set(sizes)) == 1 else ";".join(sizes)
+
+    def check(self, value: str) -> None:
+        """Raise an error if the value is not a size or the rights are missing."""
+        if not all(part.isdigit() and int(part) for part in value.split(";")):
+            raise ConfigurationError(f"{self.title()} = {value}: expected bytes", value=value)
+        self.write(self.read())
+
+    def write(self, value: str) -> None:
+        """Set the sizes."""
+        iproute.run(self.scope, self._words(value), self.title())
+
+    def _words(self, value: str) -> list[str]:
+        names, sizes = list(self._present()), value.split(";")
+        if len(sizes) == 1:
+            sizes *= len(names)
+        pairs = [word for pair in zip(names, sizes, strict=False) for word in pair]
+        return ["ip", "link", "set", "dev", self.scope.interface, *pairs]
+
+    def command(self, value: str) -> str:
+        """`ip link set`."""
+        return self.scope.shell(" ".join(self._words(value)))
+
+    def permanent(self, value: str) -> str | None:
+        """Instructions to run the command at each start of the machine."""
+        return f"run at each start, for example from a unit of systemd: {self.command(value)}"
+
+    def record(self) -> dict[str, str]:
+        """The entry of the journal from which the setting can be opened again."""
+        return {"kind": "link-largest-packet"}
