@@ -26,6 +26,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import ExitStack
+from importlib import resources
 from pathlib import Path
 
 from perpacket.analysis.statistics import mean, paired_ratio
@@ -67,7 +68,7 @@ def first_files(original: bytes, requests: int, is_plain: bool) -> bytes:
 
     A later archive replaces files of an earlier one.
     """
-    source = files.resources.files("perpacket_lab.emulate") / "guest" / "init"
+    source = resources.files("perpacket_lab.emulate") / "guest" / "init"
     head = source.read_text().partition("store() {")[0]
     own = Archive()
     own.add("init", (head + WORK.replace("REQUESTS", str(requests))).encode(), executable=True)

@@ -25,6 +25,7 @@ from perpacket.cli import app
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.emulate import files, kernel, prepared, report, runs
 from perpacket_lab.emulate.footprint import footprint
+from perpacket_lab.emulate.machine import Machine
 from perpacket_lab.emulate.prepared import Prepared
 from perpacket_lab.emulate.session import Session
 from perpacket_lab.emulate.settings import Memory, Scenario, Settings
@@ -35,6 +36,9 @@ BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 NO_HTTP = HTTP.replace(b"HTTP/1.1", b"-ERR 1.1")
 
 SMALL = Settings(Scenario("web", 2), frames=200, warmup_frames=200, variants=1)
+
+HALTING = replace(SMALL, scenario=Scenario("web", 1, latency_ms=1), frames=500)
+"""Both processors are halted after each round trip."""
 
 
 @pytest.fixture
@@ -61,6 +65,30 @@ def test_the_same_command_prints_the_same_bytes_beside_a_busy_machine(
 @pytest.mark.full
 def test_the_same_command_prints_the_same_bytes_twenty_times(session: Session) -> None:
     same_bytes(session, 20)
+
+
+@pytest.mark.full
+def test_the_same_command_prints_the_same_bytes_two_hundred_times(
+    session: Session, busy: None
+) -> None:
+    same_bytes(session, 200)
+
+
+def test_a_monitor_that_is_asked_all_the_time_changes_nothing(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question wakes QEMU's main thread, which moves the clock if no processor runs."""
+    expected = json.dumps(session.emulate(HALTING))
+
+    def ask(machine: Machine, text: str, on_wait: object = None) -> None:
+        while text not in machine.console + machine.messages:
+            machine.check()
+            for _ in range(100):
+                machine._monitor.execute("query-status")
+
+    monkeypatch.setattr(Machine, "wait_for", ask)
+    for _ in range(3):
+        assert json.dumps(session.emulate(HALTING)) == expected
 
 
 def boot_again(session: Session, cache: Path, times: int) -> None:
@@ -157,6 +185,27 @@ def test_bulk_data_and_several_caches_in_one_pass(session: Session) -> None:
     assert list(misses) == ["32K:8 256K:16", "32K:8 1M:16", "64K:2 256K:16", "64K:2 1M:16"]
     assert misses["64K:2 1M:16"]["value"] <= misses["64K:2 256K:16"]["value"]
     assert document["packets"]["sent"] > document["packets"]["received"]
+
+
+@pytest.mark.parametrize(
+    ("server", "layer"),
+    [("bulk-receive", "tcp"), ("datagrams", "udp"), ("forward", "ip"), ("web-tls", "user")],
+)
+def test_other_traffic_is_counted_in_its_layer(session: Session, server: str, layer: str) -> None:
+    document: Any = session.emulate(replace(SMALL, scenario=Scenario(server, 4)))
+    sent, received = (document["packets"][way] for way in ("sent", "received"))
+    share = {name: cost["share"] for name, cost in document["layers"].items()}
+    assert share[layer] > 0.05
+    if server == "bulk-receive":
+        assert received > 1.3 * sent
+    elif server == "web-tls":
+        assert sent > 1.3 * received
+        assert share[layer] > 0.5  # encryption without instructions for it
+    else:  # each datagram is answered or forwarded
+        assert abs(sent - received) <= 8
+        assert "tcp" not in share
+    if server == "forward":
+        assert "user" not in share
 
 
 def test_misses_by_structure_are_those_of_data(session: Session) -> None:

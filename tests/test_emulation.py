@@ -81,6 +81,9 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
         "--server-files /absent",
         "--kernel /absent",
         "--kernel /etc/passwd",
+        "--kernel debian:six",
+        "--requests 10 --server datagrams",
+        "--size 2KiB --server forward",
         "--modules /lib",
         "--record /absent/file",
         "--rules /absent/rules.toml",
@@ -357,6 +360,7 @@ def test_the_work_of_a_guest_is_a_script_that_a_shell_accepts() -> None:
         Scenario(),
         Scenario("web", 1, latency_ms=2.5),
         Scenario("bulk", 2048, rate_mbps=100, offloads=True, socket_buffer_bytes=0),
+        *(Scenario(server) for server in ("bulk-receive", "datagrams", "forward", "web-tls")),
         Scenario("/usr/bin/other --port {port} --root '{root}'"),
     ):
         first = work.script(Settings(scenario), 0)

@@ -123,3 +123,32 @@ def test_all_steps_find_a_change_that_costs_over_one_percent(
     assert done.returncode == status, done.stderr
     new, old = (json.loads((project / f"{name}.json").read_text()) for name in ("new", "base"))
     assert new["state"] == old["state"]
+
+
+@pytest.mark.slow
+def test_git_bisect_finds_the_commit_that_made_requests_dearer(
+    session: Session, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    commits = [commit(project, HTTP)]
+    for number in range(1, 7):
+        program = instructions(300) if number >= 4 else HTTP
+        commits.append(commit(project, program + f"/* {number} */".encode()))
+    (project / "server").unlink(missing_ok=True)
+    variables = {
+        "BUILD": "cc -O2 -w -o server server.c",
+        "BASE": str(tmp_path / "base.json"),
+        "OPTIONS": "--requests 50 --warmup-requests 50 --replications 3",
+        "XDG_CACHE_HOME": str(session.machine.folder.parents[3]),
+    }
+    run = Recipe((), {}, "BASE").run
+    steps = f"""
+        git checkout -q {commits[0]}
+        $BUILD
+        perpacket emulate --server './server {{port}}' --connections 1 $OPTIONS --save "$BASE"
+        git bisect start {commits[-1]} {commits[0]}
+        git bisect run {RECIPES / "bisect.sh"}
+    """
+    done = run(steps, project, **variables)
+    assert done.returncode == 0, done.stderr
+    assert f"{commits[4]} is the first bad commit" in done.stdout

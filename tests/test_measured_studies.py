@@ -49,7 +49,7 @@ MEASURED_STUDIES = [name for name in library.names() if library.find(name).is_me
 
 LONGEST_MS = {
     **{"breakdown": 1_800_000, "web-servers": 900_000, "tr05-450": 900_000},
-    **{"tr05-450-emulated": 1_800_000},
+    **{"tr05-450-emulated": 1_800_000, "kernel-history": 1_800_000},
 }
 """The longest measuring time of the default length, if it is not ten minutes."""
 

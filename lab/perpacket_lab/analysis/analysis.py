@@ -19,6 +19,7 @@ from perpacket_lab.analysis.doubts import by_point, counted_doubts, disturbance,
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.analysis.factor_effects import Summary
 from perpacket_lab.analysis.findings import Findings, RunEvidence, findings_of
+from perpacket_lab.analysis.kernel_steps import KernelStep, StudiedKernel, kernels_of, steps_of
 from perpacket_lab.analysis.limits import limits_of
 from perpacket_lab.analysis.methods import MethodComparison, headline, with_confidence
 from perpacket_lab.analysis.offload import network_shares
@@ -105,6 +106,10 @@ class Analysis:
     """The doubts that the command line prints beside the results."""
     changes: tuple[ChangeSet, ...] = ()
     """The changes that were tried, by figure."""
+    steps: tuple[KernelStep, ...] = ()
+    """The steps of the cost between kernels, in a study of kernels."""
+    kernels: tuple[StudiedKernel, ...] = ()
+    """The kernels of such a study."""
 
     @property
     def terms(self) -> Terms:
@@ -200,6 +205,8 @@ def analyze(study: Study, directory: RunDirectory) -> Analysis:
             *turns,
         ),
         changes=changes,
+        steps=steps_of(study, estimates, observations),
+        kernels=tuple(kernels_of(study, run.environment)),
     )
 
 

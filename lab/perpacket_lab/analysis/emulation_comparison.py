@@ -38,6 +38,19 @@ IGNORED = ("server", "seed", "changes")
 
 Document = Mapping[str, Any]
 
+NOT_SET = "n"
+"""The value of an option of a kernel that its configuration does not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionPair:
+    """An option of the kernels' configurations that differs."""
+
+    group: str
+    option: str
+    first: str
+    second: str
+
 
 @dataclass(frozen=True, slots=True)
 class EmulationComparison:
@@ -47,6 +60,8 @@ class EmulationComparison:
     """The comparison by request, if both have requests, and by packet."""
     functions: tuple[Claim[Pair], ...]
     """The functions in the order of their differences, in the first unit."""
+    options: tuple[OptionPair, ...]
+    """The options of the kernels that differ."""
     judged: tuple[JudgedRule, ...]
     notes: tuple[str, ...]
 
@@ -88,6 +103,7 @@ def compare(
     return EmulationComparison(
         by_unit,
         functions(sides, next(iter(by_unit)), paired),
+        different_options(*(side.get("kernel_options", {}) for side in (first, second))),
         tuple(judge(rule, by_unit) for rule in rules),
         tuple(notes(first, second, paired)),
     )
@@ -142,6 +158,22 @@ def functions(
         claims.append(ratio_claim("", name, interval, Pair(first, second, paired)))
     changed = [claim for claim in claims if claim.detail.first != claim.detail.second]
     return tuple(sorted(changed, key=order))
+
+
+def different_options(
+    first: Mapping[str, Mapping[str, str]], second: Mapping[str, Mapping[str, str]]
+) -> tuple[OptionPair, ...]:
+    """The options with different values; none if the options of a side are not known."""
+    if not first or not second:
+        return ()
+    pairs = []
+    for group in dict.fromkeys((*first, *second)):
+        own, other = first.get(group, {}), second.get(group, {})
+        for option in sorted(own.keys() | other.keys()):
+            values = own.get(option, NOT_SET), other.get(option, NOT_SET)
+            if values[0] != values[1]:
+                pairs.append(OptionPair(group, option, *values))
+    return tuple(pairs)
 
 
 def order(claim: Claim[Pair]) -> tuple[float, str]:

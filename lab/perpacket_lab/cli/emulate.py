@@ -19,6 +19,7 @@ from perpacket.errors import ConfigurationError
 from perpacket.whole_file import write_whole
 from perpacket_lab.cli.emulate_changes import ChangeOption, compare_changes
 from perpacket_lab.cli.emulate_compare import compare
+from perpacket_lab.cli.emulate_kernels import kernels
 
 if TYPE_CHECKING:
     from perpacket_lab.emulate.session import Guest, Session
@@ -48,8 +49,10 @@ app = typer.Typer(invoke_without_command=True, epilog=EXAMPLES)
 KernelOption = Annotated[
     Path | None,
     typer.Option(
-        help="Kernel to run: a bzImage or vmlinux. By default the kernel of Debian's package "
-        "linux-image-amd64, which is unpacked and not installed."
+        metavar="FILE|debian:VERSION",
+        help="Kernel to run: a bzImage or vmlinux, or a kernel of Debian such as debian:6.12 "
+        "(`emulate kernels` lists them). By default the kernel of Debian's package "
+        "linux-image-amd64. Packages are unpacked and not installed.",
     ),
 ]
 ModulesOption = Annotated[
@@ -386,6 +389,9 @@ app.command(
     "--save old.json, later the same with --save new.json, then perpacket emulate compare old.json "
     "new.json --fail-if 'instructions_per_request > 1.01'"
 )(compare)
+app.command(
+    epilog="Example: perpacket emulate kernels, then perpacket emulate --kernel debian:6.12"
+)(kernels)
 
 
 @app.command(epilog="Example: perpacket emulate shell")

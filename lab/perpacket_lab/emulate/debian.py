@@ -6,10 +6,13 @@ folder. So nothing on the machine changes.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +36,10 @@ class Packages:
         """The packages on which a package depends; none if the lists do not have it."""
         done = apt("apt-cache", *self.options, "depends", package)
         return re.findall(r"^ *\|?Depends: ([^\s:<]+)", done.stdout, re.MULTILINE)
+
+    def names(self, prefix: str) -> list[str]:
+        """The packages whose names begin with `prefix`."""
+        return apt("apt-cache", *self.options, "pkgnames", prefix).stdout.split()
 
     def unpack(self, package: str, folder: Path) -> None:
         """Download a package and unpack it in `folder`.
@@ -65,8 +72,11 @@ class Packages:
         shutil.rmtree(download)
 
 
-def suite(name: str, architecture: str) -> Packages:
-    """The packages of a suite of this machine's mirror, such as `sid`; raises `MachineLacks`."""
+def suite(name: str, architecture: str, *, newest: bool = False) -> Packages:
+    """The packages of a suite of this machine's mirror, such as `sid`; raises `MachineLacks`.
+
+    With `newest`, package lists in the cache folder are brought up to date.
+    """
     from perpacket_lab.emulate.install import debian_source
 
     source = debian_source()
@@ -89,11 +99,28 @@ def suite(name: str, architecture: str) -> Packages:
         "Dir::State::status": state / "status",
     }
     words = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-    if not list((state / "lists").glob("*Release")):
-        done = apt("apt-get", *words, "update", "-q")
-        if done.returncode or not list((state / "lists").glob("*Packages*")):
-            raise MachineLacks(f"the suite {name} has no package lists here: {reason(done)}")
+    with locked(folder):
+        if newest or not list((state / "lists").glob("*Release")):
+            update(name, words, state)
     return Packages(tuple(words))
+
+
+def update(name: str, words: Sequence[str], state: Path) -> None:
+    """Download the lists of a suite; raises `MachineLacks`."""
+    done = apt("apt-get", *words, "update", "-q")
+    if done.returncode or not list((state / "lists").glob("*Packages*")):
+        raise MachineLacks(f"the suite {name} has no package lists here: {reason(done)}")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from changing a folder."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def forget(name: str, architecture: str) -> None:

@@ -37,7 +37,9 @@ def archive(kernel: Kernel) -> bytes:
     files.add("init", (source / "init").read_bytes(), executable=True)
     files.add("etc/passwd", PASSWORDS)
     files.add("etc/group", GROUPS)
-    files.add("etc/nginx.conf", (source / "nginx.conf").read_bytes())
+    # The certificate of the server with TLS is an input, so that every guest has the same bytes.
+    for name in ("nginx.conf", "tls.crt", "tls.key"):
+        files.add(f"etc/{name}", (source / name).read_bytes())
     files.folder("www")
     for name, code in kernel.modules:
         files.add(f"modules/{name}.ko", code)

@@ -52,6 +52,8 @@ class Kernel:
     modules: tuple[tuple[str, bytes], ...]
     folder: Path | None = None
     """The folder with all modules; None for the kernel of a package, whose modules are fetched."""
+    config: str = ""
+    """The configuration with which it was built; empty if it is not known."""
 
     @property
     def is_plain(self) -> bool:
@@ -81,7 +83,10 @@ def from_file(file: Path, modules: Path | None = None) -> Kernel:
     folder = modules or Path("/lib/modules") / version
     if modules is not None and not modules.is_dir():
         raise ConfigurationError(f"--modules {modules}: no such folder", parameter="--modules")
-    return Kernel(version, plain(content), found_modules(folder), folder)
+    image = plain(content)
+    places = (file.with_name(f"config-{version}"), folder / "config", folder / "build" / ".config")
+    config = next((place.read_text() for place in places if place.is_file()), embedded(image))
+    return Kernel(version, image, found_modules(folder), folder, config)
 
 
 def from_package(*, newest: bool = False) -> Kernel:
@@ -120,7 +125,9 @@ def cached() -> Kernel | None:
 def stored(folder: Path, needed: Sequence[str]) -> Kernel:
     """The kernel of a folder that `fetch` filled."""
     modules = found_modules(folder / "modules", needed)
-    return Kernel((folder / "version").read_text(), (folder / "image").read_bytes(), modules)
+    image = (folder / "image").read_bytes()
+    config = (folder / CONFIG).read_text() if (folder / CONFIG).is_file() else ""
+    return Kernel((folder / "version").read_text(), image, modules, config=config)
 
 
 def version_behind(packages: Packages, name: str) -> str:
@@ -142,6 +149,13 @@ OTHER_KERNEL = "name a kernel with --kernel FILE, such as /boot/vmlinuz-VERSION"
 
 IMAGES = ("boot/vmlinu[xz]-*", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz")
 """The places of the image in packages. Since Linux 7, it is beside the modules."""
+
+CONFIG = "config"
+CONFIGS = ("boot/config-*", "usr/lib/modules/*/config", "lib/modules/*/config")
+"""The places of the kernel's configuration in packages."""
+
+EMBEDDED = b"IKCFG_ST"
+"""The mark before the compressed configuration in an image (kernel/configs.c of Linux)."""
 
 
 def fetch(
@@ -166,6 +180,8 @@ def fetch(
     content = image.read_bytes()
     (folder / "image").write_bytes(plain(content) if is_plain else content)
     (folder / "version").write_text(version)
+    config = next((path for place in CONFIGS for path in unpacked.glob(place)), None)
+    (folder / CONFIG).write_text(config.read_text() if config else embedded(plain(content)))
     (folder / "modules").mkdir()
     for module, code in found_modules(unpacked, needed):
         (folder / "modules" / f"{module}.ko").write_bytes(code)
@@ -265,6 +281,12 @@ def plain(content: bytes) -> bytes:
     start = start * SECTOR_BYTES + offset
     found = decompressed(content[start : start + length])
     return found if found.startswith(ELF) and PVH_NOTE in found else content
+
+
+def embedded(image: bytes) -> str:
+    """The configuration in an image that was built with `CONFIG_IKCONFIG`; empty for others."""
+    _, mark, after = image.partition(EMBEDDED)
+    return decompressed(after).decode(errors="replace") if mark else ""
 
 
 def decompressed(content: bytes) -> bytes:

@@ -23,7 +23,7 @@ from perpacket_lab.emulate.kernel import Kernel
 from perpacket_lab.emulate.machine import KERNEL_OPTIONS, MESSAGE, OPTIONS, Boot, Machine
 from perpacket_lab.emulate.qemu import Qemu
 
-SCHEMA = 4
+SCHEMA = 5
 ABOUT = "about.json"
 REMADE = "`perpacket emulate prepare` makes the machine again"
 CHECKSUM_BYTES = 1 << 20

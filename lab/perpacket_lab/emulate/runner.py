@@ -1,7 +1,8 @@
 """Emulations as points of a study. Each seed has another start of the window and memory layout.
 
 Points that differ only in the size of the second level share one emulation, which models all of
-these sizes in one pass.
+these sizes in one pass. Each kernel has a guest of its own. If a kernel cannot be had, its points
+are left out.
 """
 
 from __future__ import annotations
@@ -9,23 +10,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
-from perpacket_lab.emulate import report, runs
+from perpacket_lab.emulate import debian_kernels, report, runs
 from perpacket_lab.emulate.caches import Shape, shape
 from perpacket_lab.emulate.guest_changes import GuestChange
 from perpacket_lab.emulate.session import Guest, Session, open_session, prepared_session
 from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 from perpacket_lab.study.point import Point
+from perpacket_lab.study.quantities import FUNCTIONS
 from perpacket_lab.study.runner_interfaces import Run, RunOutcome, SetupDescription
 
 FRAMES_PER_S = 1400
 """Frames that a run carries in a second, warm-up, connections and restored state included: the
 mean of the kept run in docs/documents, 1.6 million frames in 19.3 minutes on an AMD EPYC."""
+
+FRAMES_PER_REQUEST = 13
+"""Frames of a request for 10 KB, with its acknowledgments, for the expected time."""
+
+UNITS = {"bulk": "sent", "web-tls": "sent", "nginx": "request", "web": "request"}
+"""The unit of work of servers: a request, or a frame that the card sent; of other servers, a frame
+that it received. Kernels acknowledge differently, so the frames of both directions are no unit."""
+
+PER_PACKET = "_per_packet"
+LEAST_SHARE = 0.0005
+"""The least share of the instructions of a function that a result has."""
 
 
 class PointPlan(BaseModel):
@@ -54,6 +68,11 @@ class PointPlan(BaseModel):
     frames: int = Field(alias="run.frames", default=6000)
     requests: int = Field(alias="run.requests", default=0)
     """If not 0, the number of requests to count instead of frames."""
+    warmup: int = Field(alias="run.warmup", default=0)
+    """The frames, or requests, before the window; 0 for a number that grows with connections."""
+    kernel: str = Field(alias="emulator.kernel", default="")
+    """A kernel of Debian, such as `6.12`; by default that of Debian's package."""
+    by: Literal["layer", "function"] = Field(alias="emulator.by", default="layer")
     offloads: bool = Field(alias="emulator.offloads", default=False)
     """Whether TSO, GSO and GRO stay as the driver sets them."""
     server_options: str = Field(alias="server.options", default="")
@@ -65,11 +84,16 @@ class PointPlan(BaseModel):
         """The shape of the second level."""
         return shape("memory.l2_kib", f"{self.l2_kib}K:{self.l2_ways}")
 
+    @property
+    def server_name(self) -> str:
+        """The server, as `Scenario` names it."""
+        return self.server or ("bulk" if self.kind == "stream" else "web")
+
     def settings(self, sizes: tuple[Shape, ...]) -> Settings:
         """The emulation that models these second levels; raises `ConfigurationError`."""
         return Settings(
             Scenario(
-                self.server or ("bulk" if self.kind == "stream" else "web"),
+                self.server_name,
                 self.connections,
                 self.size_bytes,
                 self.latency_ms,
@@ -85,9 +109,12 @@ class PointPlan(BaseModel):
                 next_line=self.prefetch == "next-line",
             ),
             frames=self.frames,
+            warmup_frames=0 if self.requests else self.warmup,
             requests=self.requests,
+            warmup_requests=self.warmup if self.requests else 0,
             changes=tuple(filter(None, self.changes.split("+"))),
             variants=1,
+            by=self.by,
             turn_instructions=self.turn_instructions,
         )
 
@@ -109,7 +136,8 @@ def plan_of(point: Point) -> PointPlan:
 class Passes:
     """The emulations of a study, by their common plan. Each runs when a point first needs it."""
 
-    session: Session
+    sessions: Mapping[str, Session]
+    """The sessions by the kernels of plans."""
     sizes: Mapping[PointPlan, tuple[Shape, ...]]
     stop: Event
     _done: dict[tuple[PointPlan, int], Mapping[str, Any]]
@@ -120,7 +148,7 @@ class Passes:
         key = (shared, seed)
         if key not in self._done:
             settings = replace(plan.settings(self.sizes[shared]), seed=seed)
-            found = self.session
+            found = self.sessions[plan.kernel]
             self._done[key] = runs.variant(
                 found.emulator,
                 found.plugin,
@@ -189,43 +217,75 @@ class EmulatedRunner:
         if self._first.setdefault((plan.one_pass(), seed), plan) != plan:
             return 0
         settings = plan.settings((plan.l2,))
-        return round(1000 * (settings.warmup + settings.frames) / FRAMES_PER_S)
+        frames = settings.warmup + settings.frames
+        if settings.requests:
+            frames = FRAMES_PER_REQUEST * (settings.warmup + settings.requests)
+        return round(1000 * frames / FRAMES_PER_S)
 
-    def open_session(self, changes: Sequence[GuestChange] = ()) -> Session:
-        """The prepared machine, booted now if the cache has none; raises `MachineLacks`."""
-        return open_session(Guest(changes=changes), lambda text: None)
+    def open_session(self, name: str, changes: Sequence[GuestChange] = ()) -> Session:
+        """The prepared machine of a kernel, booted now if the cache has none.
+
+        Raises `MachineLacks` when this machine cannot emulate it.
+        """
+        kernel = Path(f"{debian_kernels.SCHEME}{name}") if name else None
+        return open_session(Guest(kernel, changes=changes), lambda text: None)
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
-        """Open the prepared machine; raises `MachineLacks` when this machine cannot emulate."""
+        """Open the prepared machines; raises `MachineLacks` when this machine cannot emulate."""
         sizes: dict[PointPlan, tuple[Shape, ...]] = {}
-        changes: dict[str, GuestChange] = {}
+        changes: dict[str, dict[str, GuestChange]] = {}
         left_out: dict[str, str] = {}
-        for point in points:
-            plan = plan_of(point)
+        plans = {point.name: plan_of(point) for point in points}
+        for name, plan in plans.items():
             shared = plan.one_pass()
             sizes[shared] = tuple(dict.fromkeys((*sizes.get(shared, ()), plan.l2)))
             try:
                 own = changes_of(plan)
             except ConfigurationError as error:
-                left_out[point.name] = str(error)
+                left_out[name] = str(error)
             else:
-                changes |= {change.text: change for change in own}
+                changes.setdefault(plan.kernel, {}).update({change.text: change for change in own})
         if points and len(left_out) == len(points):
             raise MachineLacks(next(iter(left_out.values())))
-        session = self.open_session(tuple(changes.values()))
-        self.passes = Passes(session, sizes, Event(), {})
+        sessions, lacks = self.open_sessions(changes)
+        left_out |= {
+            name: str(lacks[plan.kernel]) for name, plan in plans.items() if plan.kernel in lacks
+        }
+        self.passes = Passes(sessions, sizes, Event(), {})
         try:
-            yield SetupDescription(session.facts, {"limits": list(report.LIMITS)}, left_out)
+            facts = {name or "default": session.facts for name, session in sessions.items()}
+            identity = facts["default"] if facts.keys() == {"default"} else {"kernels": facts}
+            yield SetupDescription(identity, {"limits": list(report.LIMITS)}, left_out)
         finally:
             self.passes = None
+
+    def open_sessions(
+        self, changes: Mapping[str, Mapping[str, GuestChange]]
+    ) -> tuple[dict[str, Session], dict[str, MachineLacks | RunFailed]]:
+        """The sessions of kernels with their changes, and why other kernels have none.
+
+        Raises if no kernel has one.
+        """
+        sessions: dict[str, Session] = {}
+        lacks: dict[str, MachineLacks | RunFailed] = {}
+        for name, own in changes.items():
+            try:
+                sessions[name] = self.open_session(name, tuple(own.values()))
+            except (MachineLacks, RunFailed) as lack:
+                lacks[name] = lack
+        if not sessions:
+            raise next(iter(lacks.values()))
+        return sessions, lacks
 
 
 class PreparedRunner(EmulatedRunner):
     """Emulates only if a machine is prepared, and boots none; for studies that also measure."""
 
-    def open_session(self, changes: Sequence[GuestChange] = ()) -> Session:
+    def open_session(self, name: str, changes: Sequence[GuestChange] = ()) -> Session:
         """The prepared machine; raises `MachineLacks` when there is none."""
+        if name:
+            raise MachineLacks(f"emulator.kernel {name}: only the default kernel may be prepared")
         return prepared_session(changes)
 
 
@@ -247,27 +307,53 @@ def result(plan: PointPlan, passes: Passes, counts: Mapping[str, Any]) -> dict[s
     document = report.report(plan.settings(sizes), [counts], {})
     label = str(plan.l2)
     ways = {way: values(cost, label) for way, cost in document["directions"].items()}
+    (variant,) = document["by_variant"]
+    unit = UNITS.get(plan.server_name, "received")
+    number = variant["requests"] if unit == "request" else variant["packets"][unit]
+    packets_per_unit = sum(variant["packets"].values()) / max(1, number)
     return {
         "backend": "emulated",
         "packets_sent": document["packets"]["sent"],
         "packets_received": document["packets"]["received"],
         "guest_window_s": document["guest_window_s"][0],
         "turn_instructions": plan.turn_instructions,
-        **values(document["total"], label),
-        "layers": {name: values(cost, label) for name, cost in document["layers"].items()},
+        "unit": unit,
+        "packets_per_unit": packets_per_unit,
+        **values(document["total"], label, packets_per_unit),
+        "layers": {
+            name: values(cost, label, packets_per_unit) for name, cost in document["layers"].items()
+        },
         "kinds": {name: values(cost, label) for name, cost in document["kinds"].items()},
         "directions": ways,
+        **functions(variant, number),
     }
 
 
-def values(cost: Mapping[str, Any], label: str) -> dict[str, float]:
-    """The values of a cost for the second level `label`, by the names of results."""
+def functions(variant: Mapping[str, Any], units: int) -> dict[str, object]:
+    """The instructions of the larger functions by unit of work, if functions were counted."""
+    own: Mapping[str, int] = variant["instructions"]["functions"]
+    least = LEAST_SHARE * sum(variant["instructions"]["layer_kinds"].values())
+    large = {name: number / max(1, units) for name, number in own.items() if number >= least}
+    return {FUNCTIONS: large} if large else {}
+
+
+def values(
+    cost: Mapping[str, Any], label: str, packets_per_unit: float | None = None
+) -> dict[str, float]:
+    """The values of a cost for the second level `label`, by the names of results.
+
+    With `packets_per_unit`, each value is there also by unit of work.
+    """
     found: dict[str, float] = {"share": cost["share"]}
     for key, value in cost.items():
-        if not key.endswith(("_per_packet", "_per_request")):
+        if not key.endswith((PER_PACKET, "_per_request")):
             continue
         if isinstance(value, Mapping):
             found[key] = (value.get(label) or next(iter(value.values())))["value"]
         else:
             found[key] = value
+    if packets_per_unit is not None:
+        for key in [key for key in found if key.endswith(PER_PACKET)]:
+            by_unit = found[key] * packets_per_unit
+            found[f"{key.removesuffix(PER_PACKET)}_per_unit"] = by_unit
     return found

@@ -149,7 +149,7 @@ def variant(
 
 def check_responses(settings: Settings, counts: Counts) -> None:
     """Raise `RunFailed` when a web server sent no response without an error."""
-    if settings.scenario.is_bulk or settings.scenario.client:
+    if not settings.scenario.is_http or settings.scenario.client:
         return
     responses: Mapping[str, int] = counts["responses"]  # type: ignore[assignment]  # its type
     if any(status < report.ERROR_STATUS for status in map(int, responses)):

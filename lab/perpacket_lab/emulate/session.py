@@ -8,8 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perpacket.errors import ConfigurationError, MachineLacks
-from perpacket_lab.emulate import files, kernel, prepared, qemu, report, runs, self_test
+from perpacket_lab.emulate import (
+    debian_kernels,
+    files,
+    kernel,
+    kernel_options,
+    prepared,
+    qemu,
+    report,
+    runs,
+    self_test,
+)
 from perpacket_lab.emulate.guest_changes import GuestChange
+from perpacket_lab.emulate.kernel import Kernel
+from perpacket_lab.emulate.kernel_options import KernelOptions
 from perpacket_lab.emulate.prepared import Prepared
 from perpacket_lab.emulate.qemu import Qemu
 from perpacket_lab.emulate.settings import Settings
@@ -22,6 +34,7 @@ class Guest:
     """The inputs of a guest: the kernel, and the files of another server than perpacket's."""
 
     kernel: Path | None = None
+    """The file of a kernel, or `debian:VERSION`; by default that of Debian's package."""
     modules: Path | None = None
     server: Sequence[str] = ()
     server_files: Sequence[Path] = field(default=())
@@ -40,8 +53,10 @@ class Guest:
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for options that contradict each other."""
-        if self.modules and not self.kernel:
-            raise ConfigurationError("--modules needs --kernel", parameter="--modules")
+        if self.modules and (not self.kernel or debian_kernels.name_in(self.kernel)):
+            raise ConfigurationError(
+                "--modules needs --kernel with the file of a kernel", parameter="--modules"
+            )
         for word in self.server_env:
             if not re.fullmatch(r"[A-Za-z_]\w*=.*", word, re.DOTALL | re.ASCII):
                 raise ConfigurationError(
@@ -68,6 +83,8 @@ class Session:
     machine: Prepared
     files: bytes = b""
     """The archive with the files of another server."""
+    kernel_options: KernelOptions = field(default_factory=dict)
+    """The options of the kernel's configuration that change the cost of packets, by group."""
 
     def emulate(
         self,
@@ -99,6 +116,7 @@ class Session:
             "machine": self.machine.key,
             "state": self.machine.state_digest,
             **({"server_files": qemu.digest(self.files)[:20]} if self.files else {}),
+            **({"kernel_options": self.kernel_options} if self.kernel_options else {}),
         }
 
 
@@ -109,11 +127,7 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
     self-test, and what `prepared.prepare` raises.
     """
     emulator, plugin = qemu.find(), qemu.plugin()
-    source = (
-        kernel.from_file(guest.kernel, guest.modules)
-        if guest.kernel
-        else kernel.from_package(newest=guest.newest)
-    )
+    source = kernel_of(guest)
     content = files.archive(source)
     own = files.server_archive(
         guest.server,
@@ -126,7 +140,16 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
     )
     self_test.check(emulator, plugin)
     machine = prepared.prepare(emulator, plugin, source, content, on_stage, guest.kernel_options)
-    return Session(emulator, plugin, machine, own)
+    return Session(emulator, plugin, machine, own, kernel_options.of_config(source.config))
+
+
+def kernel_of(guest: Guest) -> Kernel:
+    """The kernel of a guest; raises what the functions of `kernel` raise."""
+    if guest.kernel is None:
+        return kernel.from_package(newest=guest.newest)
+    if name := debian_kernels.name_in(guest.kernel):
+        return debian_kernels.get(name, newest=guest.newest)
+    return kernel.from_file(guest.kernel, guest.modules)
 
 
 def prepared_session(changes: Sequence[GuestChange] = ()) -> Session:

@@ -15,11 +15,20 @@ from perpacket_lab.emulate.cycles import MACHINES
 Policy = Literal["non-inclusive", "inclusive", "exclusive"]
 Dma = Literal["invalidate", "allocate", "none"]
 
-OWN_SERVERS = ("nginx", "web", "bulk")
-"""Servers that perpacket configures: nginx, `serve web`, and the bulk sender `load stream`."""
+STREAMS = ("bulk", "bulk-receive")
+"""The sender and the receiver of bulk data, both `load stream`."""
+DATAGRAMS = ("datagrams", "forward")
+"""A server that answers each datagram, and a router that forwards datagrams."""
+TLS = "web-tls"
+"""`serve web` with TLS. The emulator cannot read its responses."""
 
-DEFAULT_SIZES = {"bulk": 1448}
-"""Default size of a write: one full segment with a timestamp."""
+OWN_SERVERS = ("nginx", "web", TLS, *STREAMS, *DATAGRAMS)
+"""Servers that perpacket configures."""
+
+DEFAULT_SIZES = dict.fromkeys(STREAMS, 1448) | dict.fromkeys(DATAGRAMS, 64)
+"""Default size of a write, one full segment with a timestamp, and of a datagram."""
+MOST_DATAGRAM = 1472
+"""Bytes of the longest datagram in one frame."""
 WEB_BYTES = 10_240
 
 WARMUP_FRAMES = 4000
@@ -47,7 +56,7 @@ class Scenario:
     """A server, its clients and the network between them."""
 
     server: str = "nginx"
-    """`nginx`, `web`, `bulk`, or the command of another server."""
+    """One of `OWN_SERVERS`, or the command of another server."""
     connections: int = 32
     size_bytes: int = 0
     """Bytes of a response, or of a write of the bulk sender; 0 for the server's default."""
@@ -75,6 +84,8 @@ class Scenario:
         if self.socket_buffer_bytes:
             size = self.socket_buffer_bytes
             within("--socket-buffer", size, LEAST_SOCKET_BUFFER, MOST_SOCKET_BUFFER, "0, or ")
+        if self.server in DATAGRAMS:
+            within("--size", self.bytes, 1, MOST_DATAGRAM)
         if self.rate_mbps and not self.is_bulk:
             raise ConfigurationError(
                 f"--bit-rate {self.rate_mbps:g}Mb/s: only the server bulk sends at a rate",
@@ -83,17 +94,22 @@ class Scenario:
             )
         if not self.words:
             raise ConfigurationError("--server: expected a server", parameter="--server")
-        if self.client and self.is_bulk:
+        if self.client and not self.is_http:
             raise ConfigurationError(
-                "--client: the server bulk has a receiver of its own", parameter="--client"
+                f"--client: the server {self.server} has clients of its own", parameter="--client"
             )
         if self.client and not self.client_command:
             raise ConfigurationError("--client: expected a command", parameter="--client")
 
     @property
     def is_bulk(self) -> bool:
-        """Whether the server is the bulk sender."""
-        return self.server == "bulk"
+        """Whether the server sends or receives bulk data."""
+        return self.server in STREAMS
+
+    @property
+    def is_http(self) -> bool:
+        """Whether the server sends responses that the emulator can read."""
+        return self.server not in (*STREAMS, *DATAGRAMS, TLS)
 
     @property
     def words(self) -> list[str]:
@@ -218,9 +234,10 @@ class Settings:
         within("--replications", self.variants, 1, 100)
         within("--turn-instructions", self.turn_instructions, 1000, 1_000_000_000)
         within("--seed", self.seed, 0, GREATEST_SEED)
-        if self.requests and self.scenario.is_bulk:
+        if self.requests and not self.scenario.is_http:
             raise ConfigurationError(
-                f"--requests {self.requests}: the server bulk has no requests",
+                f"--requests {self.requests}: the server {self.scenario.server} has no responses "
+                "that can be counted",
                 parameter="--requests",
                 hint="--frames sets the length of its window",
             )

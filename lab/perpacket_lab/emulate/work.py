@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from perpacket_lab.emulate import guest_changes
+from perpacket_lab.emulate import datagrams, guest_changes
+from perpacket_lab.emulate.datagrams import CLIENT, SERVER
 from perpacket_lab.emulate.guest_changes import GuestChange
-from perpacket_lab.emulate.settings import Scenario, Settings
+from perpacket_lab.emulate.settings import DATAGRAMS, TLS, Scenario, Settings
 
-SERVER = "10.0.0.1"
-CLIENT = "10.0.0.2"
 WEB_PORT = 80
 BULK_PORT = 5001
 FILE = "file"
@@ -196,7 +195,7 @@ def window(settings: Settings, variant: int) -> str:
 
 def connections_in_turn(scenario: Scenario) -> int:
     """The connections to which the server sends in turn; 0 for a server that does not."""
-    return scenario.connections if scenario.is_bulk else 0
+    return scenario.connections if scenario.server == "bulk" else 0
 
 
 def network(scenario: Scenario) -> list[str]:
@@ -233,17 +232,21 @@ def layout(seed: int, variant: int) -> list[str]:
 
 def server(scenario: Scenario, changes: Sequence[str] = ()) -> list[str]:
     """Start the server on processor 0 and wait until it listens."""
+    if scenario.server in DATAGRAMS:
+        return datagrams.server(scenario)
     if scenario.is_bulk:  # the clients are the side that listens
         return []
     changed = [GuestChange.of(text, scenario).server_option for text in changes]
     options = " ".join(filter(None, [scenario.server_options, *changed]))
     options = options.replace("{folder}", "/tmp")
+    web = [
+        *("perpacket-agent", "serve", "web", "--root", "/www", "--quiet"),
+        *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0", *shlex.split(options)),
+    ]
     words = {
         "nginx": ["/host/nginx", "-c", "/etc/nginx.conf", "-e", "stderr"],
-        "web": [
-            *("perpacket-agent", "serve", "web", "--root", "/www", "--quiet"),
-            *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0", *shlex.split(options)),
-        ],
+        "web": web,
+        TLS: [*web, "--tls-cert", "/etc/tls.crt", "--tls-key", "/etc/tls.key"],
     }.get(scenario.server)
     # Other servers may print their errors on standard output.
     command = (
@@ -321,7 +324,10 @@ def listening(address: str, inside: str, who: str) -> list[str]:
 
 def clients(scenario: Scenario, seed: int) -> list[str]:
     """Start the clients on processor 1. The bulk sender starts after its receiver."""
+    if scenario.server in DATAGRAMS:
+        return datagrams.clients(scenario)
     if scenario.is_bulk:
+        way = " --direction receive" if scenario.server == "bulk-receive" else ""
         rate = f" --bit-rate {scenario.rate_mbps:g}Mb/s" if scenario.rate_mbps else ""
         to = f"{CLIENT}:{BULK_PORT}"
         # The sender does not leave its warm-up: its measurement would read TCP_INFO of hundreds of
@@ -332,12 +338,13 @@ def clients(scenario: Scenario, seed: int) -> list[str]:
             "server=$!",
             *listening(to, "$inside ", "the far end"),
             f"taskset 1 perpacket-agent load stream --to {to} --connections {scenario.connections} "
-            f"--segment-size {scenario.bytes} --warmup {FOREVER_S}s --cpus 0 --quiet{rate} "
+            f"--segment-size {scenario.bytes} --warmup {FOREVER_S}s --cpus 0 --quiet{rate}{way} "
             ">/dev/null &",
         ]
     closing = "" if scenario.keep_alive else "--keep-alive 0 "
+    scheme, trust = ("https", "--insecure ") if scenario.server == TLS else ("http", "")
     return [
-        f"$inside taskset 2 perpacket-agent load http http://{SERVER}:{WEB_PORT}/{FILE} "
+        f"$inside taskset 2 perpacket-agent load http {scheme}://{SERVER}:{WEB_PORT}/{FILE} {trust}"
         f"--connections {scenario.connections} --duration {FOREVER_S}s --seed {seed} --cpus 1 "
         f"{closing}--check none --quiet >/dev/null &",
     ]

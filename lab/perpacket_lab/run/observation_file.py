@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from perpacket.errors import CorruptObservation
 from perpacket_lab.study import other_programs
 from perpacket_lab.study.point import Point
-from perpacket_lab.study.quantities import Row, flatten
+from perpacket_lab.study.quantities import FUNCTIONS, Row, flatten
 from perpacket_lab.study.runner_interfaces import RunOutcome
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ def to_row(point: Point, observation: RunObservation) -> dict[str, object]:
         "seed": observation.seed,
         **point.factors,
     }
-    for name, value in (*flatten(observation.result), *flatten(observation.timing, "timing.")):
+    result = {key: value for key, value in observation.result.items() if key != FUNCTIONS}
+    for name, value in (*flatten(result), *flatten(observation.timing, "timing.")):
         if name not in row:
             row[name] = float(value) if type(value) is int else value
     other_programs.separate(row)

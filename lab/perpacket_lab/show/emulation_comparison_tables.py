@@ -26,6 +26,10 @@ def tables(comparison: EmulationComparison) -> Iterator[Table]:
     headings = ("function", "A", "B", "B - A", "B/A", "verdict")
     title = f"functions that changed most, in instructions a {comparison.unit}"
     yield Table.of_texts(title, headings, tuple(rows), headings[1:5])
+    if comparison.options:
+        pairs = [(each.group, each.option, each.first, each.second) for each in comparison.options]
+        title = "options of the kernels that differ (n: not set)"
+        yield Table.of_texts(title, ("group", "option", "A", "B"), pairs)
 
 
 def function_row(claim: Claim[Pair]) -> tuple[str, ...]:
@@ -95,6 +99,10 @@ def document(comparison: EmulationComparison) -> dict[str, object]:
         "functions": {
             name: {key: fields[key] for key in ("first", "second", "ratio", "verdict")}
             for name, fields in functions.items()
+        },
+        "kernel_options": {
+            each.option: {"group": each.group, "first": each.first, "second": each.second}
+            for each in comparison.options
         },
         "rules": {str(rule.rule): str(rule.decision) for rule in comparison.judged},
         "notes": list(comparison.notes),

@@ -10,6 +10,7 @@ from perpacket.analysis.statistics import decimals_for, format_number
 from perpacket.show.table import Cell, Table
 from perpacket_lab.analysis.findings import NO_LEADER, between
 from perpacket_lab.analysis.wording import number, plural, signed_interval, typographic, with_unit
+from perpacket_lab.show import kernel_tables
 from perpacket_lab.show.tables import interval_cell, percent_text, sign_of
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ def summary_tables(analysis: Analysis) -> list[Table]:
         _effects_table(each, number, percent, analysis.terms)
         for number, each in enumerate(analysis.summary.effects, 1)
     ]
-    return [_summary_table(analysis.summary.rows, percent), *effects]
+    summary = _summary_table(analysis.summary.rows, percent)
+    return [*kernel_tables.tables_of(analysis), summary, *effects]
 
 
 def _summary_table(rows: tuple[SummaryRow, ...], percent: str) -> Table:

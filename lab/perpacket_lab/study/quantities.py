@@ -103,6 +103,9 @@ STATISTICS: Final = {
 PLACEHOLDERS: Final = {"LAYER": r"\w+", "PART": r"\w+", "EVENT": r"\w+"}
 """The placeholders in keys, with their regular expressions. GROUP is one of `GROUPS`."""
 
+FUNCTIONS: Final = "functions"
+"""The part of a result with the costs of hundreds of functions, which are no columns."""
+
 GROUPS: Final = ("layers", "kinds", "regions", "categories", "host_stack")
 """The ways in which a profile divides the processor's time."""
 

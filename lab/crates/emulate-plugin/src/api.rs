@@ -113,6 +113,7 @@ unsafe extern "C" {
 
     pub fn qemu_get_cpu(index: c_int) -> *mut c_void;
     pub fn cpu_exit(processor: *mut c_void);
+    pub fn icount_update(processor: *mut c_void);
     pub fn runstate_is_running() -> bool;
     pub fn cpu_physical_memory_map(address: u64, length: *mut u64, is_write: bool) -> *mut c_void;
     pub fn cpu_memory_rw_debug(

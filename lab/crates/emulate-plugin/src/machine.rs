@@ -11,7 +11,7 @@ use perpacket_emulate::card::Bus;
 
 use crate::api::{
     cpu_exit, cpu_memory_rw_debug, cpu_physical_memory_map, cpu_physical_memory_rw, curr_cflags,
-    memory_region_from_host, memory_region_size, qemu_get_cpu,
+    icount_update, memory_region_from_host, memory_region_size, qemu_get_cpu,
 };
 
 /// A processor, as the pointer to its state in QEMU.
@@ -95,15 +95,30 @@ impl Machine {
         unsafe { cpu_exit(self.running().0) }
     }
 
+    /// Prepares for the halt of the running processor: adds the instructions that it has run to the
+    /// machine's clock, and makes the next processor wait for one more round of QEMU's loop, as it
+    /// does if QEMU's main thread moves the clock before that loop waits.
+    pub fn halts(&self) {
+        // SAFETY: as in `end_turn`. QEMU subtracts the instructions from those that it adds later.
+        unsafe { icount_update(self.running().0) }
+        for other in Self::processors().filter(|other| *other != self.running()) {
+            // SAFETY: the processors' states are valid as long as QEMU runs.
+            unsafe { cpu_exit(other.0) }
+        }
+    }
+
+    /// All processors, in order.
+    fn processors() -> impl Iterator<Item = Processor> {
+        // SAFETY: QEMU returns the state of a processor, or null.
+        (0..)
+            .map(|index: c_int| Processor(unsafe { qemu_get_cpu(index) }))
+            .take_while(|processor| !processor.0.is_null())
+    }
+
     /// Makes every processor except the first translate its own blocks. Returns whether this
     /// succeeds.
     pub fn separate_processors(&self) -> bool {
-        // SAFETY: QEMU returns the state of a processor, or null.
-        let others = (1..).map(|index: c_int| Processor(unsafe { qemu_get_cpu(index) }));
-        let others: Vec<_> = others
-            .take_while(|processor| !processor.0.is_null())
-            .collect();
-        others.iter().all(|other| self.separate(*other))
+        Self::processors().skip(1).all(|other| self.separate(other))
     }
 
     /// QEMU has no function that clears a flag, so this searches for the word that has the flags: it

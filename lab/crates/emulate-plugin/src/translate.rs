@@ -145,6 +145,7 @@ extern "C" fn translated(_id: PluginId, block: *mut TranslatedBlock) {
     let plugin = unsafe { plugin() };
     let instructions = instructions(block);
     watch_requests(plugin, &instructions);
+    watch_halts(plugin, &instructions);
     if !plugin.observer.is_attached() {
         return;
     }
@@ -213,6 +214,29 @@ fn watch_requests(plugin: &mut Plugin, all: &[Translated]) {
         }
         if translated.effect == Instruction::Hypercall && index + 1 == all.len() {
             plugin.after_mark = Some(translated.decoded.next_ip());
+        }
+    }
+}
+
+/// Registers a callback before each instruction that halts the processor.
+///
+/// When all processors are halted, QEMU's main thread moves the clock to the next timer. It may look
+/// at a time of the host when a processor has halted and its last instructions are not in the clock
+/// yet. They would then move the clock beyond that timer. [`Machine::halts`](crate::machine::Machine)
+/// makes this time irrelevant.
+fn watch_halts(plugin: &mut Plugin, all: &[Translated]) {
+    for translated in all {
+        if translated.effect == Instruction::Halt {
+            let data = ptr::from_mut(plugin).cast();
+            // SAFETY: QEMU is translating this instruction; the data lives as long as QEMU.
+            unsafe {
+                qemu_plugin_register_vcpu_insn_exec_cb(
+                    translated.instruction,
+                    halts,
+                    NO_REGISTERS,
+                    data,
+                );
+            }
         }
     }
 }
@@ -507,6 +531,12 @@ extern "C" fn interrupt_loads(
         plugin.data(info, address);
         plugin.observer.interrupt_return(address);
     }
+}
+
+extern "C" fn halts(_processor: c_uint, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { plugin_of(data) };
+    plugin.machine().halts();
 }
 
 extern "C" fn translations_dropped(_processor: c_uint, data: *mut c_void) {

@@ -15,6 +15,8 @@ pub enum Instruction {
     TranslationControl,
     /// Drops the translation of one page.
     PageInvalidation,
+    /// Halts the processor until an interrupt.
+    Halt,
     /// A long no-operation with a displacement that no compiler emits. The next instruction loads
     /// from the page that contains the guest's request.
     Hypercall,
@@ -46,6 +48,7 @@ impl Instruction {
             Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq => Self::InterruptReturn,
             Mnemonic::Mov if controls_translation() => Self::TranslationControl,
             Mnemonic::Invlpg => Self::PageInvalidation,
+            Mnemonic::Hlt => Self::Halt,
             Mnemonic::Nop if decoded.memory_displacement32() == MARK => Self::Hypercall,
             _ => Self::Other,
         }
@@ -73,6 +76,7 @@ mod tests {
             (&[0x0f, 0x22, 0xc0], Other),
             (&[0x0f, 0x01, 0x38], PageInvalidation),
             (&[0x0f, 0x01, 0xf8], Other),
+            (&[0xf4], Halt),
             (&HYPERCALL, Hypercall),
             (&[0x0f, 0x1f, 0x80, 0, 0, 0, 0], Other),
             (&[], Other),

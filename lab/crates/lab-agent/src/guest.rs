@@ -16,6 +16,8 @@ use perpacket_spec::{Spec, Switch};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::datagrams::{AnswerSpec, AskSpec, answer, ask};
+
 /// Time between two reads of the counters of a window.
 const COUNTER_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -63,6 +65,8 @@ pub fn verbs() -> Vec<Verb> {
         Verb::new("guest count", "", |spec: CountSpec, _| {
             count(&spec).map(|()| Status::Done)
         }),
+        Verb::new("guest answer", "", |spec: AnswerSpec, _| answer(&spec)),
+        Verb::new("guest ask", "", |spec: AskSpec, _| ask(&spec)),
     ];
     verbs.into_iter().map(Verb::hidden).collect()
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod datagrams;
 mod guest;
 mod load_media;
 mod route;
