@@ -123,11 +123,6 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def forget(name: str, architecture: str) -> None:
-    """Remove the package lists of a suite, so that the next use downloads new ones."""
-    shutil.rmtree(folders.cache() / "lists" / f"{name}-{architecture}", ignore_errors=True)
-
-
 def unpack(archives: Sequence[Path], folder: Path) -> None:
     """Unpack package files in a folder; raises `RunFailed`."""
     for archive in archives:
