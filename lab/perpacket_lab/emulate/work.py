@@ -41,7 +41,7 @@ OUTPUT = "/tmp/server"
 OUTPUT_LINES = 5
 """Lines of the server's messages that an error has."""
 
-CLIENT = "/tmp/client"
+CLIENT_FILE = "/tmp/client"
 """The file with the output of a client that is another command."""
 
 CLIENT_RUN = "/tmp/client-run"
@@ -114,21 +114,21 @@ def loaded(settings: Settings, variant: int, counted: Place | None) -> list[str]
             f"{count} {arguments}",
         ]
     command = f"taskset 2 {filled(scenario, scenario.client)}"
-    last = last_lines(CLIENT)
+    last = last_lines(CLIENT_FILE)
     if settings.output:
         # The script is run by the agent, so it needs the values of the shell's variables.
         return [
-            f'echo "$inside "{shlex.quote(f"{command} >{CLIENT} 2>&1")} >{CLIENT_RUN}',
+            f'echo "$inside "{shlex.quote(f"{command} >{CLIENT_FILE} 2>&1")} >{CLIENT_RUN}',
             pause,
             f"{count} 0 0 0 --script {CLIENT_RUN} 2>/dev/null || {{",
             f'    echo "error: the client failed; its last messages: {last}" >&2',
             "    exit 1",
             "}",
-            f"echo {shlex.quote(CLIENT_OUTPUT)}; tail -c {CLIENT_BYTES} {CLIENT}",
+            f"echo {shlex.quote(CLIENT_OUTPUT)}; tail -c {CLIENT_BYTES} {CLIENT_FILE}",
         ]
     command = f"$inside {command}"
     return [
-        f"{command} >{CLIENT} 2>&1 &",
+        f"{command} >{CLIENT_FILE} 2>&1 &",
         "clients=$!",
         pause,
         f"{count} {arguments} &",
