@@ -3,7 +3,8 @@
 A kept run is the archive `docs/documents/runs/STUDY.tar.xz` of its run directory, without reports
 of single runs. Its page shows it beside the published values of this tree. `NAME.json` beside it is
 what a command printed of a log that is not in the repository, with the command. `make pages` makes
-all pages again. `make pages RUN=DIRECTORY` keeps a run first.
+all pages again. `make pages RUN=DIRECTORY` keeps a run first, without the points that other
+programs disturbed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from from_code import scorecard_pages
 from perpacket.errors import RunFailed
-from perpacket_lab.analysis.doubts import disturbance
+from perpacket_lab.analysis.doubts import OTHERS_MOST_PERCENT, disturbance, disturbed
 from perpacket_lab.run import directory
 from perpacket_lab.run.directory import RunDirectory
 from perpacket_lab.study import library
@@ -35,9 +36,15 @@ SUFFIX = ".tar.xz"
 def keep(run: RunDirectory) -> Path:
     """Store a run as the kept one of its study; return the archive.
 
-    Raises `RunFailed` if the run is not fit to be kept.
+    Points that other programs disturbed are left out. Raises `RunFailed` if they are over half of
+    all, or if the run is not of the default length.
     """
-    if reasons := reasons_against(analysis_of(run)):
+    analysis = analysis_of(run)
+    points = disturbed(analysis.estimates.rows)
+    few = (
+        disturbance(analysis.estimates.rows) if 2 * len(points) > len(analysis.study.points) else ""
+    )
+    if reasons := [*filter(None, (few,)), *other_length(analysis)]:
         raise RunFailed(
             f"{run.path}: not kept: {'; '.join(reasons)}",
             "run the study at its default length on a quiet machine",
@@ -45,11 +52,13 @@ def keep(run: RunDirectory) -> Path:
     archive = RUNS / f"{run.configuration.study}{SUFFIX}"
     archive.parent.mkdir(parents=True, exist_ok=True)
     timelines = [run.timeline_path(*pair) for pair in run.timelines()]
+    left_out = tuple(f"{point}.seed-" for point in points)
+    observations = sorted((run.path / directory.OBSERVATIONS).glob("*.json"))
     files = [
         run.path / directory.CONFIGURATION,
         run.path / directory.DEFINITION,
         run.path / directory.ENVIRONMENT,
-        *sorted((run.path / directory.OBSERVATIONS).glob("*.json")),
+        *(file for file in observations if not file.name.startswith(left_out)),
         *sorted((run.path / directory.FAILURES).glob("*.json")),
         *timelines,
     ]
@@ -78,14 +87,18 @@ def unpacked(archive: Path, folder: Path) -> RunDirectory:
     return RunDirectory.open(folder)
 
 
-def reasons_against(analysis: Analysis) -> list[str]:
-    """Why a run is not fit to be kept; empty if it is."""
-    length = [
+def other_length(analysis: Analysis) -> list[str]:
+    """A sentence on each command of a run whose length is not the default one."""
+    return [
         f"the run is not of the study's default length: `{command}`"
         for command in analysis.run.commands
         if command != f"perpacket study run {analysis.study.name}"
     ]
-    return [*filter(None, (disturbance(analysis.estimates.rows),)), *length]
+
+
+def reasons_against(analysis: Analysis) -> list[str]:
+    """Why a kept run is not fit to be kept; empty if it is."""
+    return [*filter(None, (disturbance(analysis.estimates.rows),)), *other_length(analysis)]
 
 
 def awaited(analysis: Analysis) -> list[str]:
@@ -113,10 +126,25 @@ def analysis_of(run: RunDirectory) -> Analysis:
 
 
 def remarks_of(analysis: Analysis) -> list[str]:
-    """The remarks of a study's page: the page of its document, and whether it awaits a run."""
+    """The remarks of a study's page: the document's page, points left out, a run that it awaits."""
     page = scorecard_pages.page_of(analysis.study.name)
     link = [f"[The page of the document]({page}) has what holds by every method"] if page else []
-    return [*link, *awaited(analysis)]
+    return [*link, *without_points(analysis), *awaited(analysis)]
+
+
+def without_points(analysis: Analysis) -> list[str]:
+    """The remark of a page whose run was kept without some points."""
+    rows = analysis.estimates.rows
+    names = [point.name for point in analysis.study.points if not rows.get(point.name)]
+    reasons = [failure.point for failure in analysis.run.failures]
+    told = " ".join([*reasons, *(note for note in analysis.notes if note.startswith("left out"))])
+    names = [name for name in names if name not in told]
+    if not names:
+        return []
+    return [
+        f"Without results, because other programs used over {OTHERS_MOST_PERCENT:g} % of the "
+        f"server's processors: {', '.join(names)}"
+    ]
 
 
 def write(analysis: Analysis) -> None:
