@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -112,20 +113,28 @@ def test_a_point_is_disturbed_if_others_had_over_5_percent_of_all_processor_time
     assert disturbance({"idle": {1: idle}}) == ""
 
 
-def test_a_disturbed_run_is_not_kept(tmp_path: Path) -> None:
-    """In a copy of the kept run of the router, another program gets a third of the time."""
-    run = kept_runs.unpacked(kept_runs.RUNS / "router.tar.xz", tmp_path)
-    assert not any("Other programs" in text for text in _reasons(run))
-    point = run.configuration.points[0].name
+def disturb(run: RunDirectory, points: Collection[str]) -> None:
+    """Give another program a third of the time at some points of a run."""
     for file in (run.path / "observations").glob("*.json"):
         content = json.loads(file.read_text())
-        if content["point"] == point:
-            content["result"]["categories"]["other_programs"]["share"] = 0.33
+        if content["point"] in points:
+            content["result"]["categories"] = {"other_programs": {"share": 0.33}}
+            content["result"].setdefault("layers", {})["other"] = {"share": 0.4}
             content["result"]["server_idle"] = 0.1
             file.write_text(json.dumps(content))
+
+
+def test_disturbed_points_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a copy of the kept run of double buffering."""
+    run = kept_runs.unpacked(kept_runs.RUNS / "double-buffer.tar.xz", tmp_path / "run")
+    monkeypatch.setattr(kept_runs, "RUNS", tmp_path / "kept")
+    names = [point.name for point in run.configuration.points]
+    disturb(run, names[:1])
+    kept = kept_runs.analysis_of(kept_runs.unpacked(kept_runs.keep(run), tmp_path / "again"))
+    assert set(kept.estimates.rows) == set(names[1:])
+    (remark,) = kept_runs.without_points(kept)
+    assert remark.endswith(f"processors: {names[0]}")
+    assert not kept_runs.reasons_against(kept)
+    disturb(run, names)
     with pytest.raises(RunFailed, match="not kept: Other programs used 30 % of the server's"):
         kept_runs.keep(run)
-
-
-def _reasons(run: RunDirectory) -> list[str]:
-    return kept_runs.reasons_against(kept_runs.analysis_of(run))
