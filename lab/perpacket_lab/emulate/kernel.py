@@ -163,15 +163,17 @@ def fetch(
 ) -> None:
     """Store a kernel and the needed modules in `folder`; nothing is installed.
 
-    Since Linux 7, an image package is empty and depends on one with the kernel and one with the
-    modules.
+    Since Linux 7, an image package is empty and depends on one with the kernel, one with its
+    configuration and one with the modules.
     """
     unpacked = folder / "unpacked"
+    behind = packages.depends(f"linux-image-{version}")
     parts = [f"linux-binary-{version}"]
-    if parts[0] not in packages.depends(f"linux-image-{version}"):
+    if parts[0] not in behind:
         parts = [f"linux-image-{version}"]
-    elif needed:
-        parts.append(f"linux-modules-{version}")
+    else:
+        parts += [name for name in (f"linux-base-{version}",) if name in behind]
+        parts += [f"linux-modules-{version}"] if needed else []
     for part in parts:
         packages.unpack(part, unpacked)
     image = next((path for place in IMAGES for path in unpacked.glob(place)), None)

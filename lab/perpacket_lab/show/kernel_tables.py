@@ -62,14 +62,20 @@ def step_table(steps: tuple[KernelStep, ...]) -> Table:
             f"{step.claim.quantity} to {step.claim.subject}",
             number_text(step.claim.detail.first),
             number_text(step.claim.detail.second),
-            ratio_text(step.claim),
+            change_text(step),
             parts_text(step.layers, step),
         )
         for step in steps
     ]
-    columns = ("scenario", "kernels", "before", "after", "after/before", "layers")
+    columns = ("scenario", "kernels", "before", "after", "change", "layers")
     title = "Instructions of a unit of work from kernel to kernel"
     return Table.of_texts(title, columns, rows, columns[2:5])
+
+
+def change_text(step: KernelStep) -> str:
+    """The ratio of the costs with its interval; with too few runs for one, their difference."""
+    first, second = step.claim.detail.first, step.claim.detail.second
+    return ratio_text(step.claim) if step.claim.value else f"{100 * (second / first - 1):+.1f} %"
 
 
 def function_table(steps: tuple[KernelStep, ...]) -> Table:
