@@ -306,7 +306,7 @@ def listening(address: str, inside: str, who: str) -> list[str]:
     last = last_lines(OUTPUT)
     error = f"{who} does not listen at {address}: it $does; its last messages: {last}"
     return [
-        "tries=500; status=",
+        "tries=1100; status=",
         f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
         "    does=runs",
         "    kill -0 $server 2>/dev/null || {",
@@ -317,7 +317,8 @@ def listening(address: str, inside: str, who: str) -> list[str]:
         f'        echo "{error}" >&2',
         "        exit 1",
         "    }",
-        "    sleep 0.01",
+        "    # A virtual machine such as Java's starts for many seconds of the guest.",
+        "    if [ $tries -gt 600 ]; then sleep 0.01; else sleep 0.1; fi",
         "done",
     ]
 
