@@ -10,6 +10,12 @@ limit the turns of the processors here. Both machines boot once. Then they alter
 stopped while the other answers a number of requests. The rate is the requests per second of QEMU's
 processor time. The bar is half the rate without a plugin.
 
+With `--processors N`, a machine with N processors of the server, as many queues up to four, and
+coherent caches alternates with that of one processor and e1000 cards. Both run `serve web` with 32
+connections for each processor, with the default caches and turns. The rate is the instructions of
+the server's processors per second of QEMU's processor time. The bar is half the rate of the machine
+with one processor.
+
 With `--nginx WINDOWS`, only the machine with the plugin runs, as `perpacket emulate --server nginx`
 runs it, with the default caches and turns. The rate is the frames, sent and received, per second of
 QEMU's processor time. The bar is 5,000.
@@ -28,14 +34,16 @@ import time
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from perpacket.analysis.statistics import mean, paired_ratio
 from perpacket_lab.emulate import files, kernel, qemu, runs, work
 from perpacket_lab.emulate import machine as emulated
 from perpacket_lab.emulate.archive import Archive
-from perpacket_lab.emulate.machine import OPTIONS
+from perpacket_lab.emulate.hardware import MOST_QUEUES, ONE, Hardware
 from perpacket_lab.emulate.prepared import Prepared, prepare
-from perpacket_lab.emulate.settings import Memory, Settings
+from perpacket_lab.emulate.session import Guest, open_session
+from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
 BAR = 0.5
 FRAMES_BAR = 5000
@@ -123,7 +131,7 @@ def command(
     emulator: qemu.Qemu, plugin: Path | None, machine: Prepared, archive: Path
 ) -> list[str]:
     """The command of a machine."""
-    words = [str(emulator.program), *OPTIONS, "-initrd", str(archive)]
+    words = [str(emulator.program), *ONE.options, "-initrd", str(archive)]
     words += ["-kernel", str(machine.boot.kernel), "-append", machine.boot.kernel_options]
     if plugin:
         settings = {"out": "/dev/null", "symbols": str(machine.symbols), "turn": "0"}
@@ -133,26 +141,54 @@ def command(
     return words
 
 
-def frames_per_s(
+def window(
     emulator: qemu.Qemu, plugin: Path, machine: Prepared, settings: Settings, variant: int
-) -> float:
-    """Frames of a window per second of QEMU's processor time, which the plugin prints."""
-    options = {
-        "symbols": str(machine.symbols),
-        "turn": str(settings.turn_instructions),
-        **settings.memory.arguments,
-    }
+) -> tuple[runs.Counts, float]:
+    """The counts of a window, and its seconds of QEMU's processor time, which the plugin prints."""
+    options = runs.arguments(machine, settings)
     script = work.script(settings, variant)
     with emulated.Machine(
         emulator, machine.boot, plugin, options, incoming=True, work=script
     ) as running:
         running.restore(machine.state)
         running.wait_for(runs.DONE)
-        frames = runs.last_window(running.counts)["frames"]
+        counts = runs.last_window(running.counts)
         used = re.search(r"([\d.]+) processor seconds", running.messages)
-    if used is None or not isinstance(frames, dict):
-        raise SystemExit("the plugin printed no processor time or counted no frames")
-    return (frames["sent"] + frames["received"]) / float(used[1])
+    if used is None:
+        raise SystemExit("the plugin printed no processor time")
+    return counts, float(used[1])
+
+
+def frames_per_s(*inputs: Any) -> float:
+    """Frames of a window per second of QEMU's processor time; the inputs are those of `window`."""
+    counts, used_s = window(*inputs)
+    frames: Any = counts["frames"]
+    return float(frames["sent"] + frames["received"]) / used_s
+
+
+def compare_processors(emulator: qemu.Qemu, plugin: Path, processors: int, pairs: int) -> None:
+    """Alternate windows of a machine with several processors and of that with one; print."""
+    rates: dict[Hardware, list[float]] = {ONE: []}
+    several = Hardware(processors, min(processors, MOST_QUEUES))
+    rates[several] = []
+    machines = {
+        hardware: open_session(Guest(hardware=hardware), lambda text: print(text, "...")).machine
+        for hardware in rates
+    }
+    for number in range(pairs):
+        for hardware, own in rates.items():
+            scenario = Scenario("web", 32 * hardware.servers)
+            settings = Settings(scenario, hardware=hardware)
+            counts, used_s = window(emulator, plugin, machines[hardware], settings, number)
+            instructions: Any = counts["instructions"]
+            own.append(instructions / used_s)
+        print(f"pair {number + 1}: {rates[several][-1]:,.0f} against {rates[ONE][-1]:,.0f}")
+    ratio = paired_ratio(rates[several], rates[ONE])
+    verdict = "not refuted" if ratio.high >= BAR else "refuted"
+    print(
+        f"instructions by processor second with {processors} processors, over those with one: "
+        f"{ratio} (bar {BAR}: {verdict})"
+    )
 
 
 def main() -> None:
@@ -161,9 +197,13 @@ def main() -> None:
     options.add_argument("--pairs", type=int, default=24)
     options.add_argument("--requests", type=int, default=1000)
     options.add_argument("--nginx", type=int, metavar="WINDOWS", help="measure nginx instead")
+    options.add_argument("--processors", type=int, help="measure a machine with so many instead")
     options.add_argument("--plugin", type=Path, default=qemu.plugin())
     given = options.parse_args()
     emulator = qemu.find()
+    if given.processors:
+        compare_processors(emulator, given.plugin, given.processors, given.pairs)
+        return
     guest = kernel.from_package()
     original = files.archive(guest)
     prepared = prepare(emulator, qemu.plugin(), guest, original, lambda text: print(text, "..."))

@@ -207,6 +207,31 @@ def test_a_bound_is_the_removable_part_and_its_gain_is_that_of_laws() -> None:
     assert bound.share.low < bound.share.value < bound.share.high
 
 
+def test_a_bound_of_moved_lines_is_their_time_in_the_processor_time_of_the_path() -> None:
+    # 20,000 packets, 1.5 lines of 100 ns each: 3 ms of the 0.5 s on the packet's path.
+    document = {
+        "packets": {"sent": 12_000, "received": 8_000},
+        "total": {"cpu_s": 1.0},
+        "layer_kinds": {"other": {"other": 0.5}},
+    }
+    moved = catalogue.MovedLines(
+        value=1.5, low=1.0, high=2.0, n=5, latency_ns=100, source="study steering, rfs against rps"
+    )
+    bound = bounds.of(
+        catalogue.BoundRule(moved=moved, removable="1"),
+        Profile(document),
+        lambda text: expression.number(text, {}, {}),
+    )
+    assert bound.share.value == pytest.approx(0.006)
+    assert bound.share.low == pytest.approx(0.004)
+    assert bound.share.high == pytest.approx(0.008)
+    assert bound.gain.value == pytest.approx(0.006 / 0.994)
+    assert "1.5 cache lines a packet [1, 2]" in bound.basis
+    assert "an assumed 100 ns" in bound.basis
+    with pytest.raises(NotReadable, match="no packets sent"):
+        bounds.moved_share(moved, Profile({"total": {"cpu_s": 1.0}}))
+
+
 def test_a_file_that_is_not_a_profile_is_an_error(tmp_path: Path) -> None:
     from perpacket.advise.profile import read
 

@@ -75,6 +75,11 @@ def test_a_shape_without_a_power_of_two_sets_is_refused(text: str) -> None:
         "--prefetch stride",
         "--dma yes",
         "--policy some",
+        "--l3 4M:16",
+        "--l3 4M:16:2",
+        "--l3 4M:16:4 --processors 2",
+        "--protocol mosi",
+        "--protocol moesi",
         "--server ''",
         "--server 'a \"b'",
         "--server no-such-server-xyz",
@@ -97,7 +102,9 @@ def test_bad_options_are_usage_errors_that_name_them(
 
     monkeypatch.setattr(qemu, "find", lambda: qemu.Qemu(Path("/bin/true"), "10.0"))
     monkeypatch.setattr(qemu, "plugin", lambda: Path("/bin/true"))
-    monkeypatch.setattr(kernel, "from_package", lambda newest=False: kernel.Kernel("6.1", ELF, ()))
+    monkeypatch.setattr(
+        kernel, "from_package", lambda newest=False, needed=(): kernel.Kernel("6.1", ELF, ())
+    )
     words = shlex.split(options)
     assert app.run(["emulate", *words]) == 2
     error = capsys.readouterr().err

@@ -247,7 +247,7 @@ def test_the_kernels_of_a_run_have_their_compilers_and_changed_options() -> None
 class SomeKernels(EmulatedRunner):
     """A runner with invented sessions, for which one kernel cannot be had."""
 
-    def open_session(self, name: str, changes: Sequence[Any] = ()) -> Any:
+    def open_session(self, name: str, changes: Sequence[Any] = (), hardware: Any = None) -> Any:
         if name == "5.10":
             raise MachineLacks("no suite has 5.10")
         return SimpleNamespace(facts={"kernel": f"{name}.1"})

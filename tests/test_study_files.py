@@ -35,6 +35,7 @@ def test_every_length_has_at_least_eight_windows_a_point(name: str, length: Leng
     emulated = {
         "tr05-450-emulated": {"quick": 2, "default": 5, "full": 5},
         "kernel-history": {"quick": 2, "default": 3, "full": 5},
+        "steering": {"quick": 2, "default": 5, "full": 5},
     }
     least = emulated[name][length] if name in emulated else 8
     assert len(found(name, length).seeds) >= least

@@ -79,11 +79,10 @@ def emulate(
     from perpacket_lab.emulate.session import Guest, open_session
     from perpacket_lab.emulate.settings import Settings
 
-    session = open_session(guest or Guest(), on_stage)
+    settings = settings or Settings()
+    session = open_session(guest or Guest(hardware=settings.hardware), on_stage)
     recording = None if record is None else Path(record)
-    return EmulatedRun(
-        session.emulate(settings or Settings(), on_progress, workers=workers, record=recording)
-    )
+    return EmulatedRun(session.emulate(settings, on_progress, workers=workers, record=recording))
 
 
 def emulate_changes(

@@ -22,6 +22,7 @@ from perpacket_lab.cli.emulate_compare import compare
 from perpacket_lab.cli.emulate_kernels import kernels
 
 if TYPE_CHECKING:
+    from perpacket_lab.emulate.hardware import Hardware
     from perpacket_lab.emulate.session import Guest, Session
     from perpacket_lab.show.notebook.emulated import EmulatedRun
 
@@ -43,6 +44,8 @@ class CountedBy(StrEnum):
 
 RECORD_BYTES = 4000
 """Approximate size of a recording of nginx, in bytes for each packet of warm-up and window."""
+SEVERAL_RECORD_BYTES = 35_000
+"""The same for several processors: a recording has the words of each access."""
 
 app = typer.Typer(invoke_without_command=True, epilog=EXAMPLES)
 
@@ -112,6 +115,29 @@ CountOutputOption = Annotated[
         help="Count during the second run of --client; its output has the number of requests "
         "where the group of REGEX is.",
     ),
+]
+
+ProcessorsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processors of the server, 1 to 8, with coherent caches and igb cards. By default the "
+        "machine has one, and e1000 cards.",
+    ),
+]
+QueuesOption = Annotated[
+    int, typer.Option(help="Queues of each igb card, 1 to 4. Queue K interrupts processor K.")
+]
+
+ThirdOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE:WAYS:PROCESSORS",
+        help="A third level that groups of so many processors share, or none; with --processors.",
+    ),
+]
+ProtocolOption = Annotated[
+    str, typer.Option(help="Protocol of the caches of several processors: mesi or moesi.")
 ]
 
 FirstOption = Annotated[
@@ -187,8 +213,12 @@ def emulate(
     tlb: TlbOption = 64,
     dma: DmaOption = "invalidate",
     cycles: CyclesOption = "osdi06",
+    processors: ProcessorsOption = None,
+    queues: QueuesOption = 1,
+    l3: ThirdOption = "none",
+    protocol: ProtocolOption = "mesi",
     turn_instructions: Annotated[
-        int, typer.Option(help="Instructions of one processor before the other one runs.")
+        int, typer.Option(help="Instructions of one processor before another one runs.")
     ] = 20_000,
     frames: Annotated[
         int,
@@ -283,6 +313,7 @@ def emulate(
     if context.invoked_subcommand is not None:
         return
     from perpacket_lab import api
+    from perpacket_lab.emulate.hardware import Hardware
     from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 
     settings = Settings(
@@ -296,7 +327,7 @@ def emulate(
             socket_buffer,
             client=client or "",
         ),
-        Memory.of(l1, l2, policy, prefetch, tlb, dma),
+        Memory.of(l1, l2, policy, prefetch, tlb, dma, l3, protocol),
         frames=frames,
         warmup_frames=warmup_frames,
         requests=requests,
@@ -311,9 +342,18 @@ def emulate(
         rules=rules,
         setup=guest_setup,
         cycles=cycles,
+        hardware=Hardware(processors or 0, queues),
     )
     inputs = replace(
-        guest(kernel, modules, settings.scenario.command, server_files, server_root, server_env),
+        guest(
+            kernel,
+            modules,
+            settings.scenario.command,
+            server_files,
+            server_root,
+            server_env,
+            hardware=settings.hardware,
+        ),
         client=settings.scenario.client_command,
     )
     if change:
@@ -327,7 +367,8 @@ def emulate(
         check_destination("--save", save)
     if record is not None:
         check_destination("--record", record)
-        size_mb = (settings.frames + settings.warmup) * RECORD_BYTES / 1e6
+        each = SEVERAL_RECORD_BYTES if processors else RECORD_BYTES
+        size_mb = (settings.frames + settings.warmup) * each / 1e6
         progress.note(f"the recording needs about {size_mb:,.0f} MB", quiet)
     with progress.of_share(quiet) as report:
         run = api.emulate(
@@ -361,6 +402,8 @@ def prepare(
     server_files: ServerFilesOption = None,
     server_root: ServerRootOption = None,
     server_env: ServerEnvOption = None,
+    processors: ProcessorsOption = None,
+    queues: QueuesOption = 1,
     quiet: QuietOption = False,
 ) -> None:
     """Boot a guest and store it, so that emulations start at once.
@@ -369,6 +412,7 @@ def prepare(
     the cache folder and not installed.
     """
     from perpacket_lab.emulate import folders
+    from perpacket_lab.emulate.hardware import Hardware
     from perpacket_lab.emulate.settings import Scenario
 
     if remove:
@@ -379,7 +423,16 @@ def prepare(
 
         install_packages(lambda text: progress.note(text, quiet))
     command = Scenario(server).command
-    inputs = guest(kernel, modules, command, server_files, server_root, server_env, newest=True)
+    inputs = guest(
+        kernel,
+        modules,
+        command,
+        server_files,
+        server_root,
+        server_env,
+        newest=True,
+        hardware=Hardware(processors or 0, queues),
+    )
     session = open_session(inputs, quiet)
     output.write_line(f"Linux {session.machine.kernel} is ready in {session.machine.folder}")
 
@@ -402,16 +455,25 @@ def shell(
     server_files: ServerFilesOption = None,
     server_root: ServerRootOption = None,
     server_env: ServerEnvOption = None,
+    processors: ProcessorsOption = None,
+    queues: QueuesOption = 1,
 ) -> None:
     """Open a shell in the guest. `exit` ends the guest and discards all changes."""
+    from perpacket_lab.emulate.hardware import Hardware
     from perpacket_lab.emulate.machine import Machine
     from perpacket_lab.emulate.settings import Scenario
     from perpacket_lab.emulate.work import UNPACK
 
-    session = open_session(
-        guest(kernel, modules, Scenario(server).command, server_files, server_root, server_env),
-        False,
+    inputs = guest(
+        kernel,
+        modules,
+        Scenario(server).command,
+        server_files,
+        server_root,
+        server_env,
+        hardware=Hardware(processors or 0, queues),
     )
+    session = open_session(inputs, False)
     arguments = {"turn": "20000"}
     with Machine(
         session.emulator,
@@ -471,12 +533,21 @@ def guest(
     server_env: list[str] | None,
     *,
     newest: bool = False,
+    hardware: Hardware | None = None,
 ) -> Guest:
     """The guest that the options describe."""
+    from perpacket_lab.emulate.hardware import ONE
     from perpacket_lab.emulate.session import Guest
 
     return Guest(
-        kernel, modules, command, server_files or (), newest, server_root, server_env or ()
+        kernel,
+        modules,
+        command,
+        server_files or (),
+        newest,
+        server_root,
+        server_env or (),
+        hardware=hardware or ONE,
     )
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.emulate import folders
 from perpacket_lab.emulate.debian import Packages
+from perpacket_lab.emulate.hardware import ONE
 
 PACKAGE = "linux-image-amd64"
 """Debian's package that depends on the current kernel with drivers for real cards."""
 
-NEEDED = ("e1000", "sch_netem")
-"""The needed modules: the driver of the emulated cards, and the queue that adds latency."""
+NEEDED = ONE.needed
 
 SUFFIXES = ("", ".xz", ".gz", ".zst")
 """What follows `.ko` in the names of modules: nothing, or the suffix of a compression."""
@@ -61,7 +61,7 @@ class Kernel:
         return self.image.startswith(ELF)
 
 
-def from_file(file: Path, modules: Path | None = None) -> Kernel:
+def from_file(file: Path, modules: Path | None = None, needed: Sequence[str] = NEEDED) -> Kernel:
     """The kernel in a file, with modules from a folder, by default the kernel's in `/lib/modules`.
 
     Raises `ConfigurationError` when the file is no kernel, when `modules` is no folder, or when the
@@ -86,18 +86,18 @@ def from_file(file: Path, modules: Path | None = None) -> Kernel:
     image = plain(content)
     places = (file.with_name(f"config-{version}"), folder / "config", folder / "build" / ".config")
     config = next((place.read_text() for place in places if place.is_file()), embedded(image))
-    return Kernel(version, image, found_modules(folder), folder, config)
+    return Kernel(version, image, found_modules(folder, needed), folder, config)
 
 
-def from_package(*, newest: bool = False) -> Kernel:
+def from_package(*, newest: bool = False, needed: Sequence[str] = NEEDED) -> Kernel:
     """The kernel of Debian's package, downloaded into the cache folder if that has none.
 
-    With `newest`, an older kernel in the cache is not used. Raises `MachineLacks` if there is no
-    such package.
+    The kernels with each card's driver have a folder of their own. With `newest`, an older kernel
+    in the cache is not used. Raises `MachineLacks` if there is no such package.
     """
-    if not newest and (there := cached()):
+    if not newest and (there := cached(needed)):
         return there
-    return from_packages(Packages(), PACKAGE, folders.cache() / "kernels", NEEDED)
+    return from_packages(Packages(), PACKAGE, fetched(needed), needed)
 
 
 def from_packages(
@@ -115,11 +115,16 @@ def from_packages(
     return stored(folder, needed)
 
 
-def cached() -> Kernel | None:
+def cached(needed: Sequence[str] = NEEDED) -> Kernel | None:
     """The kernel that was fetched last, if there is one in the cache folder."""
-    found = (folders.cache() / "kernels").glob("linux-image-*")
+    found = fetched(needed).glob("linux-image-*")
     there = [path for path in found if folders.PART not in path.name]
-    return stored(max(there, key=lambda path: path.stat().st_mtime), NEEDED) if there else None
+    return stored(max(there, key=lambda path: path.stat().st_mtime), needed) if there else None
+
+
+def fetched(needed: Sequence[str]) -> Path:
+    """The folder of the fetched kernels that have the driver of these cards."""
+    return folders.cache() / ("kernels" if needed == NEEDED else f"kernels-{needed[0]}")
 
 
 def stored(folder: Path, needed: Sequence[str]) -> Kernel:

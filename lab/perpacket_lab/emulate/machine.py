@@ -1,9 +1,5 @@
 """The emulated machine: its command line, its process and its monitor.
 
-Two processors take turns (`thread=single`), a guest nanosecond is one instruction (`shift=0`), and
-idle time is skipped (`sleep=off`), so the guest's time does not depend on this machine. Two e1000
-cards share a hub inside the QEMU process, so no frame leaves the process.
-
 The guest's commands (`work`), the plugin's counts, the console's output and QEMU's messages are
 files in this process's memory, which disappear when this process ends. The kernel kills QEMU when
 the thread that started it ends for any reason.
@@ -25,32 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from perpacket.errors import MachineLacks, RunFailed
+from perpacket_lab.emulate.hardware import MEMORY_MIB, ONE, Hardware
 from perpacket_lab.emulate.qemu import Qemu, plugin_option, refusal
-
-MEMORY_MIB = 1024
-CODE_MIB = 512
-"""Memory for translated code. QEMU's default depends on the memory of this machine."""
-PROCESSOR = "qemu64"
-"""A processor without fast strings. With them, the kernel would use a `rep` of bytes, which the
-emulator counts byte by byte."""
-
-KERNEL_OPTIONS = (
-    "console=ttyS0 quiet nokaslr mitigations=off nowatchdog tsc=reliable no_timer_check "
-    "random.trust_bootloader=on panic=-1"
-)
-"""Options of the kernel. `nokaslr`, because symbols need fixed addresses. Watchdogs of clocks are
-off."""
-
-OPTIONS = (
-    *("-M", "pc", "-accel", f"tcg,thread=single,tb-size={CODE_MIB}", "-smp", "2"),
-    *("-cpu", PROCESSOR, "-seed", "1", "-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config"),
-    *("-display", "none", "-no-reboot"),
-    *("-icount", "shift=0,sleep=off", "-rtc", "base=2020-01-01,clock=vm"),
-    *("-netdev", "hubport,id=a,hubid=0", "-netdev", "hubport,id=b,hubid=0"),
-    *("-device", "e1000,netdev=a,mac=52:54:00:00:00:01,addr=4,romfile="),
-    *("-device", "e1000,netdev=b,mac=52:54:00:00:00:02,addr=5,romfile="),
-)
-"""The hardware. A snapshot is only valid for the hardware with which it was made."""
 
 PR_SET_PDEATHSIG = 1
 """Sets the signal that a process receives when the thread that started it ends
@@ -71,14 +43,21 @@ MESSAGE = "perpacket-emulate: "
 REFUSED = "Could not load plugin"
 """The beginning of QEMU's message if it does not accept a plugin (plugins/loader.c)."""
 
+OUT_OF_MEMORY = "Out of memory: "
+"""The beginning of the kernel's message when it ends a process to free memory (mm/oom_kill.c)."""
+
 MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits how many run at once"
 
 GUEST_HINTS = {
     "the server does not listen": "start it in `perpacket emulate shell`, with the same --server, "
     "to see its messages: it must listen at {address}:{port}; "
     "--server-files adds files that it needs",
-    "no driver for e1000": "name the folder of the kernel's modules with --modules, or use a "
-    "kernel that has this driver, as the general kernels of distributions do",
+    "no driver for": "name the folder of the kernel's modules with --modules, or use a kernel that "
+    "has this driver, as the general kernels of distributions do",
+    "a card without queues": "use a kernel whose driver of the card can set its queues, or leave "
+    "out --processors",
+    "processors, expected": "use fewer --processors, or a kernel that is built for more "
+    "(CONFIG_NR_CPUS)",
 }
 """The next step by a part of the guest's error."""
 
@@ -111,23 +90,24 @@ class MemoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """The files to boot: the kernel, and the initial file system if it has one."""
+    """What to boot: the hardware, the kernel, and the initial file system if there is one."""
 
     kernel: Path
     archive: Path | None = None
     memory: Path | None = None
     """The file that is the guest's memory. A restored machine does not change it."""
-    kernel_options: str = KERNEL_OPTIONS
+    kernel_options: str = ONE.kernel_options
+    hardware: Hardware = ONE
 
     def archive_bytes(self) -> bytes:
         """The initial file system."""
         return self.archive.read_bytes() if self.archive else b""
 
     def options(self, is_restored: bool) -> tuple[str, ...]:
-        """The options of QEMU for these files."""
+        """The options of QEMU for this hardware and these files."""
         archive = ("-initrd", str(self.archive)) if self.archive else ()
-        append = ("-append", self.kernel_options)
-        return ("-kernel", str(self.kernel), *archive, *append, *self._memory(is_restored))
+        kernel = ("-kernel", str(self.kernel), *archive, "-append", self.kernel_options)
+        return (*self.hardware.options, *kernel, *self._memory(is_restored))
 
     def _memory(self, is_restored: bool) -> tuple[str, ...]:
         if self.memory is None:
@@ -174,7 +154,7 @@ class Machine:
             else f"file,id=console,path={self._files['console'].path}"
         )
         command = [
-            *(str(qemu.program), *OPTIONS, *boot.options(incoming)),
+            *(str(qemu.program), *boot.options(incoming)),
             *("-chardev", console, "-serial", "chardev:console"),
             *("-chardev", f"socket,id=monitor,fd={theirs.fileno()}"),
             *("-mon", "chardev=monitor,mode=control"),
@@ -183,6 +163,7 @@ class Machine:
         ]
         inherited = [theirs.fileno(), *(file.descriptor for file in self._files.values())]
         self._program, self._plugin = qemu.program, plugin
+        self._servers = boot.hardware.servers
         self._process = start(command, inherited, self._files["errors"].descriptor, terminal)
         theirs.close()
         self._monitor = Monitor(ours, self.check)
@@ -241,6 +222,13 @@ class Machine:
                 raise RunFailed(f"the guest: {error}", *hints)
             if text in printed:
                 return
+            if killed := after(printed, OUT_OF_MEMORY):
+                servers = self._servers
+                raise RunFailed(
+                    f"the guest's {MEMORY_MIB} MiB are too small for {servers} "
+                    f"processor{'s' if servers > 1 else ''} of this server: {killed}",
+                    "use fewer --processors or --connections, or a smaller --socket-buffer",
+                )
             if "Kernel panic" in printed:
                 raise RunFailed(f"the guest's kernel: {after(printed, 'Kernel panic - ')}")
             if status is not None:

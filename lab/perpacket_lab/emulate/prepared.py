@@ -19,8 +19,9 @@ from typing import Any
 
 from perpacket.errors import RunFailed
 from perpacket_lab.emulate import folders, qemu
+from perpacket_lab.emulate.hardware import ONE, Hardware
 from perpacket_lab.emulate.kernel import Kernel
-from perpacket_lab.emulate.machine import KERNEL_OPTIONS, MESSAGE, OPTIONS, Boot, Machine
+from perpacket_lab.emulate.machine import MESSAGE, Boot, Machine
 from perpacket_lab.emulate.qemu import Qemu
 
 SCHEMA = 5
@@ -45,12 +46,14 @@ class Prepared:
     """The kernel's version."""
     more_options: str = ""
     """Further options of the kernel."""
+    hardware: Hardware = ONE
 
     @property
     def boot(self) -> Boot:
-        """The files from which the guest booted."""
+        """The hardware and the files from which the guest booted."""
         kernel, archive, memory = (self.folder / each for each in ("kernel", "archive", "memory"))
-        return Boot(kernel, archive, memory, boot_options(self.more_options))
+        options = boot_options(self.hardware, self.more_options)
+        return Boot(kernel, archive, memory, options, self.hardware)
 
     @property
     def state(self) -> Path:
@@ -95,27 +98,32 @@ class Prepared:
         return self.folder.name
 
 
-def boot_options(more: str) -> str:
+def boot_options(hardware: Hardware, more: str) -> str:
     """The options of the kernel, the last of which count."""
-    return f"{KERNEL_OPTIONS} {more}".strip()
+    return f"{hardware.kernel_options} {more}".strip()
 
 
-def key(emulator: Qemu, kernel: Kernel, archive: bytes, more_options: str = "") -> str:
+def key(
+    emulator: Qemu, kernel: Kernel, archive: bytes, more_options: str = "", hardware: Hardware = ONE
+) -> str:
     """The name of a machine's folder: the digest of these inputs."""
     inputs = {
         "schema": SCHEMA,
         "qemu": emulator.version,
-        "options": (*OPTIONS, boot_options(more_options)),
+        "options": (*hardware.options, boot_options(hardware, more_options)),
         "kernel": qemu.digest(kernel.image),
         "archive": qemu.digest(archive),
     }
     return qemu.digest(json.dumps(inputs, sort_keys=True).encode())[:KEY_DIGITS]
 
 
-def find(emulator: Qemu, kernel: Kernel, archive: bytes, more_options: str = "") -> Prepared | None:
+def find(
+    emulator: Qemu, kernel: Kernel, archive: bytes, more_options: str = "", hardware: Hardware = ONE
+) -> Prepared | None:
     """The prepared machine of these inputs, if there is one."""
-    folder = folders.cache() / "machines" / key(emulator, kernel, archive, more_options)
-    return Prepared(folder, kernel.version, more_options) if folder.is_dir() else None
+    name = key(emulator, kernel, archive, more_options, hardware)
+    folder = folders.cache() / "machines" / name
+    return Prepared(folder, kernel.version, more_options, hardware) if folder.is_dir() else None
 
 
 def prepare(
@@ -125,6 +133,7 @@ def prepare(
     archive: bytes,
     on_stage: OnStage,
     more_options: str = "",
+    hardware: Hardware = ONE,
 ) -> Prepared:
     """The prepared machine of these inputs, booted now if there is none.
 
@@ -132,14 +141,15 @@ def prepare(
 
     Raises `RunFailed` when the guest does not boot; the cache folder is then unchanged.
     """
-    if ready := find(emulator, kernel, archive, more_options):
+    if ready := find(emulator, kernel, archive, more_options, hardware):
         if not (damaged := ready.damaged):
             return ready
         on_stage(f"{ready.folder / damaged} is damaged, so the machine is made again")
         folders.remove(ready.folder)
-    folder = folders.cache() / "machines" / key(emulator, kernel, archive, more_options)
+    name = key(emulator, kernel, archive, more_options, hardware)
+    folder = folders.cache() / "machines" / name
     with folders.made(folder) as new:
-        made = Prepared(new, kernel.version, more_options)
+        made = Prepared(new, kernel.version, more_options, hardware)
         (new / "kernel").write_bytes(kernel.image)
         (new / "archive").write_bytes(archive)
         arguments = {"dump": str(made.symbols), "dump-types": str(made.types)}
@@ -152,12 +162,12 @@ def prepare(
         about = {
             "kernel": kernel.version,
             "qemu": emulator.version,
-            "options": (*OPTIONS, boot_options(more_options)),
+            "options": (*hardware.options, boot_options(hardware, more_options)),
             "state": digest(new / "memory", registers),
             "checksums": {file.name: checksum(file) for file in sorted(new.iterdir())},
         }
         (new / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
-    return Prepared(folder, kernel.version, more_options)
+    return Prepared(folder, kernel.version, more_options, hardware)
 
 
 def digest(memory: Path, registers: str) -> str:

@@ -17,7 +17,9 @@ from perpacket.errors import RunFailed
 from perpacket_lab.emulate import structures
 from perpacket_lab.emulate.caches import Shape
 from perpacket_lab.emulate.cycles import cycle_model
+from perpacket_lab.emulate.moved_lines import moved_lines
 from perpacket_lab.emulate.settings import Settings
+from perpacket_lab.emulate.steering import steering
 
 SCHEMA = 1
 
@@ -42,9 +44,17 @@ REGIONS = {
 FUNCTIONS_SHOWN = 20
 OTHERS = "[other functions]"
 
+ALONE = (
+    "only processor 0 is modelled: no other processor shares its caches or invalidates its lines"
+)
+COHERENT = (
+    "processors take turns and share one clock: which lines move depends on the order of their "
+    "accesses, and neither the time of a move nor waiting for it is modelled",
+    "the clients' processor is another machine: it has no caches, and lines do not move to it",
+)
 LIMITS = (
     "misses are those of modelled caches that replace the least recently used line",
-    "only processor 0 is modelled: no other processor shares its caches or invalidates its lines",
+    ALONE,
     "every instruction counts as one: there is no execution out of order or on wrong paths",
 )
 
@@ -196,6 +206,17 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
     if settings.by == "structure":
         document["structures"] = structures.by_structure(settings, variants)
         document["declared_lines"] = structures.declared_lines(variants)
+    if all("sharing" in one.counts for one in variants):
+        document["sharing"] = moved_lines(
+            variants,
+            document["caches"]["l2"],
+            document["layers"],
+            estimate,
+            with_structures=settings.by == "structure",
+        )
+    if settings.hardware.processors:
+        packets = [one.packets() for one in variants]
+        document["steering"] = steering(counts, packets, estimate)
     document["by_variant"] = [by_variant(variant) for variant in variants]
     document["limits"] = limits(settings, variants)
     return document
@@ -414,6 +435,9 @@ def total(variants: Sequence[Variant], way: str) -> int:
 def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
     """Sentences on the limits of the numbers."""
     found = list(LIMITS)
+    if any("sharing" in one.counts for one in variants):
+        found.remove(ALONE)
+        found += COHERENT
     found.append(
         "cycles are not measured: a model computes them from the counts, with the latencies of "
         f"{cycle_model(settings.cycles)}"

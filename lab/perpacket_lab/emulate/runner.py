@@ -20,6 +20,8 @@ from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.emulate import debian_kernels, report, runs
 from perpacket_lab.emulate.caches import Shape, shape
 from perpacket_lab.emulate.guest_changes import GuestChange
+from perpacket_lab.emulate.hardware import ONE, Hardware
+from perpacket_lab.emulate.moved_lines import COUNTS
 from perpacket_lab.emulate.session import Guest, Session, open_session, prepared_session
 from perpacket_lab.emulate.settings import Memory, Scenario, Settings
 from perpacket_lab.study.point import Point
@@ -40,6 +42,23 @@ that it received. Kernels acknowledge differently, so the frames of both directi
 PER_PACKET = "_per_packet"
 LEAST_SHARE = 0.0005
 """The least share of the instructions of a function that a result has."""
+
+
+STEERING = Path(__file__).parent / "guest" / "steering"
+"""Scripts that steer the packets of the server's card, by the name of the setting."""
+
+
+MachineKey = tuple[str, Hardware]
+"""The kernel of a plan, empty for the default one, and the hardware."""
+
+
+def named(machine: MachineKey) -> str:
+    """The name of a machine in the facts of a run."""
+    kernel, hardware = machine
+    if hardware == ONE:
+        return kernel or "default"
+    own = f"{hardware.processors} processors, {hardware.queues} queues"
+    return f"{kernel or 'default'}, {own}"
 
 
 class PointPlan(BaseModel):
@@ -64,6 +83,11 @@ class PointPlan(BaseModel):
         alias="memory.policy", default="non-inclusive"
     )
     prefetch: Literal["none", "next-line"] = Field(alias="memory.prefetch", default="none")
+    processors: int = Field(alias="machine.processors", default=0)
+    """The server's processors, with coherent caches; 0 for the machine with one processor."""
+    queues: int = Field(alias="machine.queues", default=1)
+    steering: str = Field(alias="server.steering", default="none")
+    """The script of `guest/steering` that runs before the server starts, or `none`."""
     turn_instructions: int = Field(alias="emulator.turn_instructions", default=20_000)
     frames: int = Field(alias="run.frames", default=6000)
     requests: int = Field(alias="run.requests", default=0)
@@ -72,7 +96,7 @@ class PointPlan(BaseModel):
     """The frames, or requests, before the window; 0 for a number that grows with connections."""
     kernel: str = Field(alias="emulator.kernel", default="")
     """A kernel of Debian, such as `6.12`; by default that of Debian's package."""
-    by: Literal["layer", "function"] = Field(alias="emulator.by", default="layer")
+    by: Literal["layer", "function", "structure"] = Field(alias="emulator.by", default="layer")
     offloads: bool = Field(alias="emulator.offloads", default=False)
     """Whether TSO, GSO and GRO stay as the driver sets them."""
     server_options: str = Field(alias="server.options", default="")
@@ -116,7 +140,33 @@ class PointPlan(BaseModel):
             variants=1,
             by=self.by,
             turn_instructions=self.turn_instructions,
+            setup=self.setup,
+            hardware=self.hardware,
         )
+
+    @property
+    def hardware(self) -> Hardware:
+        """The machine of the point; raises `ConfigurationError`."""
+        return Hardware(self.processors, self.queues)
+
+    @property
+    def machine(self) -> MachineKey:
+        """The kernel and the hardware of the point."""
+        return self.kernel, self.hardware
+
+    @property
+    def setup(self) -> Path | None:
+        """The script of the steering; raises `ConfigurationError` that lists the names."""
+        if self.steering == "none":
+            return None
+        script = STEERING / f"{self.steering}.sh"
+        if not script.is_file():
+            names = sorted(file.stem for file in STEERING.glob("*.sh"))
+            raise ConfigurationError(
+                f"server.steering {self.steering}: expected none, {', '.join(names)}",
+                parameter="server.steering",
+            )
+        return script
 
     def one_pass(self) -> PointPlan:
         """The plan without its second level. Points that differ only in that share an emulation."""
@@ -136,8 +186,8 @@ def plan_of(point: Point) -> PointPlan:
 class Passes:
     """The emulations of a study, by their common plan. Each runs when a point first needs it."""
 
-    sessions: Mapping[str, Session]
-    """The sessions by the kernels of plans."""
+    sessions: Mapping[MachineKey, Session]
+    """The sessions by the machines of plans."""
     sizes: Mapping[PointPlan, tuple[Shape, ...]]
     stop: Event
     _done: dict[tuple[PointPlan, int], Mapping[str, Any]]
@@ -148,7 +198,7 @@ class Passes:
         key = (shared, seed)
         if key not in self._done:
             settings = replace(plan.settings(self.sizes[shared]), seed=seed)
-            found = self.sessions[plan.kernel]
+            found = self.sessions[plan.machine]
             self._done[key] = runs.variant(
                 found.emulator,
                 found.plugin,
@@ -222,19 +272,21 @@ class EmulatedRunner:
             frames = FRAMES_PER_REQUEST * (settings.warmup + settings.requests)
         return round(1000 * frames / FRAMES_PER_S)
 
-    def open_session(self, name: str, changes: Sequence[GuestChange] = ()) -> Session:
+    def open_session(
+        self, name: str, changes: Sequence[GuestChange] = (), hardware: Hardware = ONE
+    ) -> Session:
         """The prepared machine of a kernel, booted now if the cache has none.
 
         Raises `MachineLacks` when this machine cannot emulate it.
         """
         kernel = Path(f"{debian_kernels.SCHEME}{name}") if name else None
-        return open_session(Guest(kernel, changes=changes), lambda text: None)
+        return open_session(Guest(kernel, changes=changes, hardware=hardware), lambda text: None)
 
     @contextmanager
     def set_up(self, points: tuple[Point, ...]) -> Iterator[SetupDescription]:
         """Open the prepared machines; raises `MachineLacks` when this machine cannot emulate."""
         sizes: dict[PointPlan, tuple[Shape, ...]] = {}
-        changes: dict[str, dict[str, GuestChange]] = {}
+        changes: dict[MachineKey, dict[str, GuestChange]] = {}
         left_out: dict[str, str] = {}
         plans = {point.name: plan_of(point) for point in points}
         for name, plan in plans.items():
@@ -245,35 +297,37 @@ class EmulatedRunner:
             except ConfigurationError as error:
                 left_out[name] = str(error)
             else:
-                changes.setdefault(plan.kernel, {}).update({change.text: change for change in own})
+                changes.setdefault(plan.machine, {}).update({change.text: change for change in own})
         if points and len(left_out) == len(points):
             raise MachineLacks(next(iter(left_out.values())))
         sessions, lacks = self.open_sessions(changes)
         left_out |= {
-            name: str(lacks[plan.kernel]) for name, plan in plans.items() if plan.kernel in lacks
+            name: str(lacks[plan.machine]) for name, plan in plans.items() if plan.machine in lacks
         }
         self.passes = Passes(sessions, sizes, Event(), {})
         try:
-            facts = {name or "default": session.facts for name, session in sessions.items()}
+            facts = {named(machine): session.facts for machine, session in sessions.items()}
             identity = facts["default"] if facts.keys() == {"default"} else {"kernels": facts}
             yield SetupDescription(identity, {"limits": list(report.LIMITS)}, left_out)
         finally:
             self.passes = None
 
     def open_sessions(
-        self, changes: Mapping[str, Mapping[str, GuestChange]]
-    ) -> tuple[dict[str, Session], dict[str, MachineLacks | RunFailed]]:
-        """The sessions of kernels with their changes, and why other kernels have none.
+        self, changes: Mapping[MachineKey, Mapping[str, GuestChange]]
+    ) -> tuple[dict[MachineKey, Session], dict[MachineKey, MachineLacks | RunFailed]]:
+        """The sessions of machines with their changes, and why other machines have none.
 
-        Raises if no kernel has one.
+        Raises if no machine has one.
         """
-        sessions: dict[str, Session] = {}
-        lacks: dict[str, MachineLacks | RunFailed] = {}
-        for name, own in changes.items():
+        sessions: dict[MachineKey, Session] = {}
+        lacks: dict[MachineKey, MachineLacks | RunFailed] = {}
+        for machine, own in changes.items():
+            name, hardware = machine
+            more = {} if hardware == ONE else {"hardware": hardware}
             try:
-                sessions[name] = self.open_session(name, tuple(own.values()))
+                sessions[machine] = self.open_session(name, tuple(own.values()), **more)
             except (MachineLacks, RunFailed) as lack:
-                lacks[name] = lack
+                lacks[machine] = lack
         if not sessions:
             raise next(iter(lacks.values()))
         return sessions, lacks
@@ -282,10 +336,17 @@ class EmulatedRunner:
 class PreparedRunner(EmulatedRunner):
     """Emulates only if a machine is prepared, and boots none; for studies that also measure."""
 
-    def open_session(self, name: str, changes: Sequence[GuestChange] = ()) -> Session:
+    def open_session(
+        self, name: str, changes: Sequence[GuestChange] = (), hardware: Hardware = ONE
+    ) -> Session:
         """The prepared machine; raises `MachineLacks` when there is none."""
         if name:
             raise MachineLacks(f"emulator.kernel {name}: only the default kernel may be prepared")
+        if hardware != ONE:
+            raise MachineLacks(
+                "a study that also measures emulates the machine with one processor alone",
+                "run the experiment in a study of its own",
+            )
         return prepared_session(changes)
 
 
@@ -326,6 +387,7 @@ def result(plan: PointPlan, passes: Passes, counts: Mapping[str, Any]) -> dict[s
         "kinds": {name: values(cost, label) for name, cost in document["kinds"].items()},
         "directions": ways,
         **functions(variant, number),
+        **moved(document, label),
     }
 
 
@@ -335,6 +397,23 @@ def functions(variant: Mapping[str, Any], units: int) -> dict[str, object]:
     least = LEAST_SHARE * sum(variant["instructions"]["layer_kinds"].values())
     large = {name: number / max(1, units) for name, number in own.items() if number >= least}
     return {FUNCTIONS: large} if large else {}
+
+
+def moved(document: Mapping[str, Any], label: str) -> dict[str, object]:
+    """The lines that moved between processors, for the second level `label`; none without them."""
+    sharing = document.get("sharing")
+    if sharing is None:
+        return {}
+    found: dict[str, object] = {key: sharing[key][label]["value"] for key in COUNTS}
+    key = "moved_lines_per_packet"
+    parts = {name: one[key][label]["value"] for name, one in sharing.get("parts", {}).items()}
+    parts["layers"] = {name: one[key][label]["value"] for name, one in sharing["layers"].items()}
+    parts["structures"] = {
+        one["structure"]: one[key][label]["value"] for one in sharing.get("structures", [])
+    }
+    found["moved"] = parts
+    found["causes"] = {name: one[label]["value"] for name, one in sharing["causes"].items()}
+    return found
 
 
 def values(

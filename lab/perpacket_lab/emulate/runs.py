@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from threading import Event
 
+from perpacket import executables
 from perpacket.errors import ConfigurationError, Interrupted, RunFailed
 from perpacket_lab.emulate import report, work
 from perpacket_lab.emulate.machine import Machine
 from perpacket_lab.emulate.prepared import Prepared
+from perpacket_lab.emulate.program_variables import variables
 from perpacket_lab.emulate.qemu import Qemu
 from perpacket_lab.emulate.settings import Settings
 from perpacket_lab.emulate.user_functions import UserFunctions, place_of_function, with_functions
@@ -86,29 +89,14 @@ def variant(
     stop: Event | None = None,
 ) -> Counts:
     """The counts of one variant; `stop` ends it early with `Interrupted`."""
-    arguments = {
-        "symbols": str(prepared.symbols),
-        "turn": str(settings.turn_instructions),
-        "by": settings.by,
-        **settings.memory.arguments,
-    }
-    if settings.rules:
-        arguments["rules"] = str(settings.rules)
-    if settings.by == "structure":
-        if not prepared.types.is_file():
-            raise ConfigurationError(
-                f"--by structure: Linux {prepared.kernel} has no type information (BTF)",
-                parameter="--by",
-                hint="use a kernel that is built with CONFIG_DEBUG_INFO_BTF, as distributions do",
-            )
-        arguments["types"] = str(prepared.types)
+    options = arguments(prepared, settings)
     # The rows of a recording are named before the mappings are known.
     names_user = settings.by == "function" and record is None
     part = record.with_name(f"{record.name}.part") if record else None
     if part:
-        arguments["record"] = str(part)
+        options["record"] = str(part)
         # Inclusive second levels depend on accesses that a filtered recording lacks.
-        arguments["filter"] = "none" if settings.memory.policy == "inclusive" else "lines"
+        options["filter"] = "none" if settings.memory.policy == "inclusive" else "lines"
 
     def on_wait(_printed: str) -> None:
         if stop is not None and stop.is_set():
@@ -117,16 +105,19 @@ def variant(
     archives = (prepared.boot.archive_bytes(), files) if names_user or settings.function else ()
     script = work.script(settings, number, place_of(settings, prepared, archives))
     try:
-        with Machine(
-            emulator,
-            prepared.boot,
-            plugin,
-            arguments,
-            incoming=True,
-            work=script,
-            files=files,
-            names_user=names_user,
-        ) as machine:
+        with (
+            program_option(settings) as program,
+            Machine(
+                emulator,
+                prepared.boot,
+                plugin,
+                options | program,
+                incoming=True,
+                work=script,
+                files=files,
+                names_user=names_user,
+            ) as machine,
+        ):
             machine.restore(prepared.state)
             machine.wait_for(DONE, on_wait)
             if part:
@@ -145,6 +136,45 @@ def variant(
             with suppress(OSError):
                 part.unlink(missing_ok=True)
     return counts
+
+
+@contextmanager
+def program_option(settings: Settings) -> Iterator[dict[str, str]]:
+    """The plugin's option with the variables of another server's program, if they are needed."""
+    command = settings.scenario.command
+    path = executables.find(command[0]) if command and settings.by == "structure" else None
+    text = variables(Path(path)) if path else ""
+    if not text:
+        yield {}
+        return
+    with NamedTemporaryFile("w", prefix="perpacket-variables-", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        yield {"program": file.name}
+
+
+def arguments(prepared: Prepared, settings: Settings) -> dict[str, str]:
+    """The arguments of the plugin; raises `ConfigurationError` if the kernel has no types."""
+    found = {
+        "symbols": str(prepared.symbols),
+        "turn": str(settings.turn_instructions),
+        "by": settings.by,
+        **settings.memory.arguments,
+    }
+    if settings.hardware.processors:
+        found["processors"] = str(settings.hardware.processors)
+        found |= settings.memory.coherence
+    if settings.rules:
+        found["rules"] = str(settings.rules)
+    if settings.by == "structure":
+        if not prepared.types.is_file():
+            raise ConfigurationError(
+                f"--by structure: Linux {prepared.kernel} has no type information (BTF)",
+                parameter="--by",
+                hint="use a kernel that is built with CONFIG_DEBUG_INFO_BTF, as distributions do",
+            )
+        found["types"] = str(prepared.types)
+    return found
 
 
 def check_responses(settings: Settings, counts: Counts) -> None:

@@ -20,6 +20,7 @@ from perpacket_lab.emulate import (
     self_test,
 )
 from perpacket_lab.emulate.guest_changes import GuestChange
+from perpacket_lab.emulate.hardware import ONE, Hardware
 from perpacket_lab.emulate.kernel import Kernel
 from perpacket_lab.emulate.kernel_options import KernelOptions
 from perpacket_lab.emulate.prepared import Prepared
@@ -50,6 +51,7 @@ class Guest:
     """The command of the clients, if it is not the load generator."""
     kernel_options: str = ""
     """Further options of the kernel's command line."""
+    hardware: Hardware = ONE
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for options that contradict each other."""
@@ -94,7 +96,16 @@ class Session:
         workers: int = 0,
         record: Path | None = None,
     ) -> dict[str, object]:
-        """The document of one emulation; raises `RunFailed` if a guest does not end its window."""
+        """The document of one emulation; raises `RunFailed` if a guest does not end its window.
+
+        Raises `ConfigurationError` for settings of other hardware than the prepared machine's.
+        """
+        if settings.hardware != self.machine.hardware:
+            raise ConfigurationError(
+                f"settings of {settings.hardware} for a guest of {self.machine.hardware}",
+                parameter="hardware",
+                hint="open the session with Guest(hardware=settings.hardware)",
+            )
         counts = runs.emulate(
             self.emulator,
             self.plugin,
@@ -139,17 +150,20 @@ def open_session(guest: Guest, on_stage: Callable[[str], None]) -> Session:
         guest.client,
     )
     self_test.check(emulator, plugin)
-    machine = prepared.prepare(emulator, plugin, source, content, on_stage, guest.kernel_options)
+    machine = prepared.prepare(
+        emulator, plugin, source, content, on_stage, guest.kernel_options, guest.hardware
+    )
     return Session(emulator, plugin, machine, own, kernel_options.of_config(source.config))
 
 
 def kernel_of(guest: Guest) -> Kernel:
     """The kernel of a guest; raises what the functions of `kernel` raise."""
+    needed = guest.hardware.needed
     if guest.kernel is None:
-        return kernel.from_package(newest=guest.newest)
+        return kernel.from_package(newest=guest.newest, needed=needed)
     if name := debian_kernels.name_in(guest.kernel):
         return debian_kernels.get(name, newest=guest.newest)
-    return kernel.from_file(guest.kernel, guest.modules)
+    return kernel.from_file(guest.kernel, guest.modules, needed)
 
 
 def prepared_session(changes: Sequence[GuestChange] = ()) -> Session:

@@ -11,7 +11,9 @@ from typing import Literal
 from perpacket.errors import ConfigurationError
 from perpacket_lab.emulate.caches import Shape, shape, shapes
 from perpacket_lab.emulate.cycles import MACHINES
+from perpacket_lab.emulate.hardware import ONE, Hardware
 
+Protocol = Literal["mesi", "moesi"]
 Policy = Literal["non-inclusive", "inclusive", "exclusive"]
 Dma = Literal["invalidate", "allocate", "none"]
 
@@ -149,14 +151,30 @@ class Memory:
     tlb_entries: int = TLB_ENTRIES
     """Entries of each translation cache, in sets of four; 0 for none."""
     dma: Dma = "invalidate"
+    l3: Shape | None = None
+    """The third level, which groups of `l3_processors` processors share."""
+    l3_processors: int = 0
+    protocol: Protocol = "mesi"
+    """The protocol that keeps the caches of several processors coherent."""
 
     @classmethod
-    def of(cls, l1: str, l2: str, policy: str, prefetch: str, tlb: int, dma: str) -> Memory:
+    def of(
+        cls,
+        l1: str,
+        l2: str,
+        policy: str,
+        prefetch: str,
+        tlb: int,
+        dma: str,
+        l3: str = "none",
+        protocol: str = "mesi",
+    ) -> Memory:
         """The caches that the options describe; raises `ConfigurationError`."""
         for option, value, allowed in (
             ("--policy", policy, ("non-inclusive", "inclusive", "exclusive")),
             ("--prefetch", prefetch, ("none", "next-line")),
             ("--dma", dma, ("invalidate", "allocate", "none")),
+            ("--protocol", protocol, ("mesi", "moesi")),
         ):
             if value not in allowed:
                 raise ConfigurationError(
@@ -167,6 +185,11 @@ class Memory:
                 f"--tlb {tlb}: expected 0 or a power of two from {TLB_WAYS} to 65536",
                 parameter="--tlb",
             )
+        third, _, sharers = l3.rpartition(":")
+        if l3 != "none" and (not third or not re.fullmatch("[1-8]", sharers)):
+            raise ConfigurationError(
+                f"--l3 {l3}: expected SIZE:WAYS:PROCESSORS or none", parameter="--l3"
+            )
         return cls(
             shapes("--l1", l1),
             shapes("--l2", l2),
@@ -174,7 +197,16 @@ class Memory:
             prefetch == "next-line",
             tlb,
             dma,  # type: ignore[arg-type]
+            shape("--l3", third) if third else None,
+            int(sharers) if third else 0,
+            protocol,  # type: ignore[arg-type]
         )
+
+    @property
+    def coherence(self) -> dict[str, str]:
+        """The arguments of the plugin for the caches of several processors."""
+        third = f"{self.l3.kib}:{self.l3.ways}:{self.l3_processors}" if self.l3 else "none"
+        return {"l3": third, "protocol": self.protocol}
 
     @property
     def arguments(self) -> dict[str, str]:
@@ -224,6 +256,7 @@ class Settings:
     """Changes of the catalogue that the guest makes, such as `tso=off`."""
     cycles: str = MACHINES[0]
     """The machine of the simulator whose latencies the modelled cycles have."""
+    hardware: Hardware = ONE
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for values that cannot be run."""
@@ -252,6 +285,11 @@ class Settings:
             raise ConfigurationError(
                 f"--guest-setup {self.setup}: no such file", parameter="--guest-setup"
             )
+        if self.hardware.processors:
+            check_shared(self.memory, self.hardware)
+        elif self.memory.l3 or self.memory.protocol != "mesi":
+            option = "--l3" if self.memory.l3 else "--protocol"
+            raise ConfigurationError(f"{option} needs --processors", parameter=option)
         if self.cycles not in MACHINES:
             raise ConfigurationError(
                 f"--cycles {self.cycles}: expected {' or '.join(MACHINES)}", parameter="--cycles"
@@ -332,6 +370,8 @@ class Settings:
                 if value
             },
             "turn_instructions": self.turn_instructions,
+            **self.hardware.as_dict(),
+            **(self.memory.coherence if self.hardware.processors else {}),
             "seed": self.seed,
             **({"rules": str(self.rules)} if self.rules else {}),
             **({"guest_setup": str(self.setup)} if self.setup else {}),
@@ -347,6 +387,33 @@ def words_of(option: str, command: str) -> list[str]:
         raise ConfigurationError(
             f"{option} {command}: {str(error).lower()}", parameter=option
         ) from None
+
+
+def check_shared(memory: Memory, hardware: Hardware) -> None:
+    """Raise `ConfigurationError` for caches that cannot be modelled for several processors."""
+    if memory.l3_processors > hardware.processors:
+        raise ConfigurationError(
+            f"--l3: {memory.l3_processors} processors share a third level, expected at most the "
+            f"{hardware.processors} of --processors",
+            parameter="--l3",
+        )
+    if memory.dma == "allocate" and memory.l3 is None:
+        raise ConfigurationError(
+            "--dma allocate: with --processors the card writes into the third level",
+            parameter="--dma",
+            hint="add a third level, such as --l3 8M:16:4",
+        )
+    for option, value, is_possible, expected in (
+        ("--policy", memory.policy, memory.policy == "non-inclusive", "non-inclusive"),
+        ("--prefetch", "next-line", not memory.next_line, "none"),
+        ("--l1", ",".join(map(str, memory.l1)), len(memory.l1) == 1, "one size"),
+    ):
+        if not is_possible:
+            raise ConfigurationError(
+                f"{option} {value}: expected {expected} with --processors",
+                parameter=option,
+                hint="caches that are kept coherent are modelled only so",
+            )
 
 
 def within(option: str, value: float, least: float, most: float, also: str = "") -> None:

@@ -127,6 +127,11 @@ def declared_lines(variants: Sequence[Variant]) -> list[dict[str, Any]]:
 
 def groups_of(members: Members) -> dict[str, range]:
     """The lines of each declared group."""
+    return {group: lines_of(own) for group, own in group_bytes(members).items()}
+
+
+def group_bytes(members: Members) -> dict[str, range]:
+    """The offsets of the bytes of each declared group."""
     found = {}
     begins: dict[str, int] = {}
     for offset, path in members:
@@ -135,6 +140,10 @@ def groups_of(members: Members) -> dict[str, range]:
             begins[name.removeprefix(BEGIN)] = offset
         elif name.startswith(END):
             group = name.removeprefix(END)
-            begin = begins.get(group, offset)
-            found[group] = range(begin // LINE_BYTES, max(begin, offset - 1) // LINE_BYTES + 1)
+            found[group] = range(begins.get(group, offset), offset)
     return found
+
+
+def lines_of(own: range) -> range:
+    """The lines that bytes occupy; of an empty group, the line at which it is."""
+    return range(own.start // LINE_BYTES, max(own.start, own.stop - 1) // LINE_BYTES + 1)

@@ -1,8 +1,8 @@
 """The work of the guest after it is restored, as a script for its shell.
 
-The server runs on processor 0. The clients, in the namespace of card B, and the program that starts
-and ends the window run on processor 1. The queue of card B delays the frames for both directions,
-so that the server's processor has no work from the delay.
+The server runs on the first processors. The clients, in the namespace of card B, and the program
+that starts and ends the window run on the last one. The queue of card B delays the frames for both
+directions, so that the server's processors have no work from the delay.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from perpacket_lab.emulate import datagrams, guest_changes
 from perpacket_lab.emulate.datagrams import CLIENT, SERVER
 from perpacket_lab.emulate.guest_changes import GuestChange
+from perpacket_lab.emulate.hardware import Hardware
 from perpacket_lab.emulate.settings import DATAGRAMS, TLS, Scenario, Settings
 
 WEB_PORT = 80
@@ -84,16 +85,17 @@ class Place:
 
 def script(settings: Settings, variant: int, counted: Place | None = None) -> bytes:
     """The script of one variant; the first variant is 0. `counted` has the calls that count."""
-    scenario = settings.scenario
+    scenario, hardware = settings.scenario, settings.hardware
     lines = [
         "exec 2>/tmp/errors",
         'inside="nsenter -n -t $(cat /run/client)"',
         UNPACK.decode(),
         *network(scenario),
+        *workers(hardware),
         *setup(settings.setup),
         *change(settings),
         *layout(settings.seed, variant),
-        *server(scenario, settings.changes),
+        *server(scenario, hardware, settings.changes),
         *loaded(settings, variant, counted),
     ]
     return os.fsencode("\n".join(lines) + "\n")
@@ -101,19 +103,19 @@ def script(settings: Settings, variant: int, counted: Place | None = None) -> by
 
 def loaded(settings: Settings, variant: int, counted: Place | None) -> list[str]:
     """Start the clients, and count a window."""
-    scenario = settings.scenario
-    count = "taskset 2 perpacket-agent guest count eth0"
+    scenario, hardware = settings.scenario, settings.hardware
+    count = f"taskset {hardware.client_mask} perpacket-agent guest count eth0"
     pause = f"sleep {0.01 + 0.0037 * variant:.4f}"
     arguments = window(settings, variant) + (counted.arguments if counted else "")
     if not scenario.client:
         return [
-            *clients(scenario, settings.seed + variant),
+            *clients(scenario, settings.seed + variant, hardware),
             "clients=$!",
             pause,
             "kill -0 $clients || exit 1",
             f"{count} {arguments}",
         ]
-    command = f"taskset 2 {filled(scenario, scenario.client)}"
+    command = f"taskset {hardware.client_mask} {filled(scenario, scenario.client)}"
     last = last_lines(CLIENT_FILE)
     if settings.output:
         # The script is run by the agent, so it needs the values of the shell's variables.
@@ -143,6 +145,14 @@ def loaded(settings: Settings, variant: int, counted: Place | None) -> list[str]
         "done",
         "wait $count || exit 1",
     ]
+
+
+def workers(hardware: Hardware) -> list[str]:
+    """Have nginx start a worker for each processor, if there are several."""
+    if hardware.servers == 1:
+        return []
+    worker = f"worker_processes {hardware.servers}; worker_cpu_affinity auto;"
+    return [f"sed -i 's/^worker_processes .*/{worker}/' /etc/nginx.conf"]
 
 
 def setup(script: Path | None) -> list[str]:
@@ -230,8 +240,8 @@ def layout(seed: int, variant: int) -> list[str]:
     ]
 
 
-def server(scenario: Scenario, changes: Sequence[str] = ()) -> list[str]:
-    """Start the server on processor 0 and wait until it listens."""
+def server(scenario: Scenario, hardware: Hardware, changes: Sequence[str] = ()) -> list[str]:
+    """Start the server on its processors and wait until it listens."""
     if scenario.server in DATAGRAMS:
         return datagrams.server(scenario)
     if scenario.is_bulk:  # the clients are the side that listens
@@ -241,7 +251,8 @@ def server(scenario: Scenario, changes: Sequence[str] = ()) -> list[str]:
     options = options.replace("{folder}", "/tmp")
     web = [
         *("perpacket-agent", "serve", "web", "--root", "/www", "--quiet"),
-        *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", "0", *shlex.split(options)),
+        *("--listen", f"{SERVER}:{WEB_PORT}", "--cpus", hardware.server_list),
+        *shlex.split(options),
     ]
     words = {
         "nginx": ["/host/nginx", "-c", "/etc/nginx.conf", "-e", "stderr"],
@@ -258,7 +269,7 @@ def server(scenario: Scenario, changes: Sequence[str] = ()) -> list[str]:
         *(nginx_configuration(options) if options and scenario.server == "nginx" else []),
         f"head -c {scenario.bytes} /dev/zero >/www/{FILE}",
         "chmod -R a+rX /www",
-        f"taskset 1 {command} &",
+        f"taskset {hardware.server_mask} {command} &",
         "server=$!",
         *listening(f"{SERVER}:{WEB_PORT}", "", "the server"),
     ]
@@ -323,10 +334,11 @@ def listening(address: str, inside: str, who: str) -> list[str]:
     ]
 
 
-def clients(scenario: Scenario, seed: int) -> list[str]:
-    """Start the clients on processor 1. The bulk sender starts after its receiver."""
+def clients(scenario: Scenario, seed: int, hardware: Hardware) -> list[str]:
+    """Start the clients on their processor. The bulk sender starts after its receiver."""
     if scenario.server in DATAGRAMS:
         return datagrams.clients(scenario)
+    inside = f"$inside taskset {hardware.client_mask}"
     if scenario.is_bulk:
         way = " --direction receive" if scenario.server == "bulk-receive" else ""
         rate = f" --bit-rate {scenario.rate_mbps:g}Mb/s" if scenario.rate_mbps else ""
@@ -334,18 +346,18 @@ def clients(scenario: Scenario, seed: int) -> list[str]:
         # The sender does not leave its warm-up: its measurement would read TCP_INFO of hundreds of
         # connections, and the counts would include that.
         return [
-            f"$inside taskset 2 perpacket-agent load stream --listen {to} --quiet "
-            f"--cpus 1 >/dev/null 2>{OUTPUT} &",
+            f"{inside} perpacket-agent load stream --listen {to} --quiet "
+            f"--cpus {hardware.servers} >/dev/null 2>{OUTPUT} &",
             "server=$!",
             *listening(to, "$inside ", "the far end"),
-            f"taskset 1 perpacket-agent load stream --to {to} --connections {scenario.connections} "
-            f"--segment-size {scenario.bytes} --warmup {FOREVER_S}s --cpus 0 --quiet{rate}{way} "
-            ">/dev/null &",
+            f"taskset {hardware.server_mask} perpacket-agent load stream --to {to} "
+            f"--connections {scenario.connections} --segment-size {scenario.bytes} "
+            f"--warmup {FOREVER_S}s --cpus {hardware.server_list} --quiet{rate}{way} >/dev/null &",
         ]
     closing = "" if scenario.keep_alive else "--keep-alive 0 "
     scheme, trust = ("https", "--insecure ") if scenario.server == TLS else ("http", "")
     return [
-        f"$inside taskset 2 perpacket-agent load http {scheme}://{SERVER}:{WEB_PORT}/{FILE} {trust}"
-        f"--connections {scenario.connections} --duration {FOREVER_S}s --seed {seed} --cpus 1 "
-        f"{closing}--check none --quiet >/dev/null &",
+        f"{inside} perpacket-agent load http {scheme}://{SERVER}:{WEB_PORT}/{FILE} {trust}"
+        f"--connections {scenario.connections} --duration {FOREVER_S}s --seed {seed} "
+        f"--cpus {hardware.servers} {closing}--check none --quiet >/dev/null &",
     ]

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perpacket.show.table import Table
+from perpacket_lab.show.moved_tables import moved_tables, sentence
+from perpacket_lab.show.steering_tables import steering_tables
 
 PACKETS_OF = {"send": "sent", "receive": "received", "neither": "both"}
 MOST_STRUCTURES = 20
@@ -35,6 +37,10 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
         tables += [structures_table(rows), lines_table(rows)]
     if rows := document.get("declared_lines"):
         tables.append(declared_table(rows))
+    if sharing := document.get("sharing"):
+        tables += moved_tables(sharing)
+    if steering := document.get("steering"):
+        tables += steering_tables(steering)
     return tables
 
 
@@ -172,6 +178,8 @@ def headline(document: Mapping[str, Any]) -> str:
         f"variant{'' if variants == 1 else 's'}; first level {first_levels}; "
         f"turns of {document['turn_instructions']:,} instructions"
     )
+    if sharing := document.get("sharing"):
+        counted = f"{counted}; {len(sharing['processors'])} processors; {sentence(sharing)}"
     if "recording" in document:
         return f"{document['recording']}: {counted}"
     connections = settings["connections"]

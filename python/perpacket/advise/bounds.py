@@ -5,7 +5,9 @@ inference, the law of succession, and statistical inference*, JASA 22, 1927). Th
 LAWS gives the gain in throughput if the processor is the limit, as if the removed work were
 offloaded: p/(gamma - p + 1), where gamma = (1 - share)/share.
 
-A bound counts the named functions. It omits effects on caches and other processes.
+A bound counts the named functions. It omits effects on caches and other processes. A change that
+keeps cache lines from moving between processors has another bound: the lines of a study of the
+emulated machine, times an assumed latency, times the packets of the profile.
 """
 
 from __future__ import annotations
@@ -35,14 +37,44 @@ class Bound:
     """The fraction of the packet path's processor time that the change can remove."""
     gain: Interval
     """The gain in throughput if the processor is the limit, as a fraction."""
+    basis: str = ""
+    """The origin of a bound that is not a part of the profile."""
 
 
 def of(bound: catalogue.BoundRule, profile: Profile, removable: Callable[[str], float]) -> Bound:
     """The bound of a change; raises `NotReadable` if the profile does not show the part."""
-    part = profile.part_of(bound)
     fraction = min(1.0, max(0.0, removable(bound.removable)))
-    share = wilson(part)
+    if bound.moved is not None:
+        share, basis = moved_share(bound.moved, profile), moved_text(bound.moved)
+        return Bound(share.map(lambda value: value * fraction), share.map(_gain(fraction)), basis)
+    share = wilson(profile.part_of(bound))
     return Bound(share.map(lambda value: value * fraction), share.map(_gain(fraction)))
+
+
+def moved_share(moved: catalogue.MovedLines, profile: Profile) -> Interval:
+    """The time of these lines as a share of the path's processor time.
+
+    The interval is that of the lines. The latency is an assumption without an interval.
+    """
+    from perpacket.analysis.statistics import Interval
+
+    packets = profile.number("packets", "sent") + profile.number("packets", "received")
+    path_s = profile.path_share * profile.number("total", "cpu_s")
+    if path_s <= 0:
+        raise NotReadable("the profile has no processor time on the packet's path")
+
+    def share(lines: float) -> float:
+        return min(1.0, max(0.0, lines * moved.latency_ns * 1e-9 * packets / path_s))
+
+    return Interval(share(moved.value), share(moved.low), share(moved.high), moved.n, 0.95)
+
+
+def moved_text(moved: catalogue.MovedLines) -> str:
+    """The lines, their assumed latency and the study."""
+    return (
+        f"{moved.value:g} cache lines a packet [{moved.low:g}, {moved.high:g}] that need not move "
+        f"between processors, emulated ({moved.source}), times an assumed {moved.latency_ns:g} ns"
+    )
 
 
 def _gain(fraction: float) -> Callable[[float], float]:

@@ -57,9 +57,25 @@ class Exclusion(Entry):
     text: str
 
 
+class MovedLines(Entry):
+    """Cache lines that the change keeps from moving between processors, on an emulated machine."""
+
+    value: float = Field(ge=0)
+    """Lines per frame sent or received, with the interval `low` to `high` over `n` variants."""
+    low: float
+    high: float
+    n: int
+    latency_ns: float = Field(gt=0)
+    """The assumed time of one move. It is not measured on the machine that is advised."""
+    source: str
+    """The study and the points that were compared."""
+
+
 class BoundRule(Entry):
     """The part of a profile that the change can reduce, and the share that it can remove."""
 
+    moved: MovedLines | None = None
+    """With these lines, the bound is their time instead of a part of the profile."""
     layers: list[str] = Field(default_factory=list)
     kinds: list[str] = Field(default_factory=list)
     """Kinds of work in these layers; all if empty."""

@@ -181,9 +181,10 @@ def bound_text(advice: Advice) -> str:
     if advice.bound is None:
         return f"no bound: {advice.no_bound}"
     gain = 100 * advice.bound.gain.value
+    basis = f": {advice.bound.basis}" if advice.bound.basis else ""
     return (
         f"at most {percent(advice.bound.share)} of processor time; where the processor is the "
-        f"limit, at most {gain:.{0 if gain >= 10 else 1}f} % more work"
+        f"limit, at most {gain:.{0 if gain >= 10 else 1}f} % more work{basis}"
     )
 
 
@@ -262,4 +263,5 @@ def _advice(advice: Advice) -> dict[str, object]:
 
 
 def _bound(bound: Bound) -> dict[str, object]:
-    return {"share": bound.share.as_dict(), "gain": bound.gain.as_dict()}
+    found: dict[str, object] = {"share": bound.share.as_dict(), "gain": bound.gain.as_dict()}
+    return {**found, "basis": bound.basis} if bound.basis else found

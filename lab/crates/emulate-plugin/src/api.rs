@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU's plugin interface, version 4, and eight functions of QEMU itself that Debian's and Ubuntu's
-//! executables export. The declarations follow QEMU's documentation of TCG plugins and its public
+//! QEMU's plugin interface, version 4, two functions of GLib, and eight of QEMU itself that Debian's and
+//! Ubuntu's executables export. The declarations follow QEMU's documentation of TCG plugins and its public
 //! header.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -42,8 +42,33 @@ pub struct MemoryValue {
     high: u64,
 }
 
+/// A register of a processor.
+#[repr(C)]
+pub struct RegisterDescriptor {
+    pub handle: *mut c_void,
+    pub name: *const c_char,
+    feature: *const c_char,
+}
+
+/// GLib's array, with the descriptors of registers.
+#[repr(C)]
+pub struct Array {
+    pub data: *mut c_char,
+    pub length: c_uint,
+}
+
+/// GLib's array of bytes.
+#[repr(C)]
+pub struct ByteArray {
+    pub data: *mut u8,
+    length: c_uint,
+}
+
 /// States that a callback does not use the processor's registers.
 pub const NO_REGISTERS: c_int = 0;
+
+/// States that a callback reads the processor's registers.
+pub const READS_REGISTERS: c_int = 1;
 
 /// Registers a callback for both loads and stores.
 pub const LOADS_AND_STORES: c_int = 3;
@@ -110,6 +135,11 @@ unsafe extern "C" {
     pub fn qemu_plugin_get_hwaddr(info: MemoryInfo, address: u64) -> *mut HardwareAddress;
     pub fn qemu_plugin_hwaddr_is_io(address: *const HardwareAddress) -> bool;
     pub fn qemu_plugin_hwaddr_phys_addr(address: *const HardwareAddress) -> u64;
+
+    pub fn qemu_plugin_get_registers() -> *mut Array;
+    pub fn qemu_plugin_read_register(handle: *mut c_void, into: *mut ByteArray) -> c_int;
+    pub fn g_byte_array_new() -> *mut ByteArray;
+    pub fn g_byte_array_set_size(array: *mut ByteArray, length: c_uint) -> *mut ByteArray;
 
     pub fn qemu_get_cpu(index: c_int) -> *mut c_void;
     pub fn cpu_exit(processor: *mut c_void);

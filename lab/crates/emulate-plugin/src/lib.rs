@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The QEMU plugin of `perpacket emulate`. It watches processor 0 of an emulated machine.
+//! The QEMU plugin of `perpacket emulate`. It watches the server's processors of an emulated machine.
 //!
 //! QEMU loads this library and calls it for every block that it translates, for every load and
-//! store of processor 0, and at the guest's requests. The caches, layers and counts are in the
+//! store of those processors, and at the guest's requests. The caches, layers and counts are in the
 //! crates `memory` and `emulate`. This crate has QEMU's licence, so no other part of perpacket
 //! links with it.
 //!
@@ -12,6 +12,7 @@
 mod api;
 mod machine;
 mod plugin;
+mod registers;
 mod requests;
 mod translate;
 

@@ -34,8 +34,10 @@ const CLUSTER_BIT: u32 = 1 << 24;
 pub struct Machine {
     /// The variable in which QEMU stores the running processor.
     running: *const Processor,
-    /// Processor 0.
-    pub first: Processor,
+    /// The server's processors.
+    servers: Vec<Processor>,
+    /// The processors of the clients.
+    clients: Vec<Processor>,
     /// Address of the memory's first byte.
     memory: *const u8,
     memory_bytes: u64,
@@ -43,10 +45,10 @@ pub struct Machine {
 
 impl Machine {
     /// Finds the machine after its processors exist. The thread that emulates the processors must
-    /// call this.
+    /// call this. The first `servers` processors are the server's, the others the clients'.
     ///
     /// The error states what this QEMU lacks.
-    pub fn find() -> Result<Self, &'static str> {
+    pub fn find(servers: usize) -> Result<Self, &'static str> {
         // SAFETY: dlsym reads a C string. For a thread-local variable it returns the address in
         // this thread.
         let running = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"current_cpu".as_ptr()) };
@@ -54,10 +56,13 @@ impl Machine {
             return Err("exports no `current_cpu`");
         }
         // SAFETY: QEMU returns the state of a processor, or null.
-        let first = Processor(unsafe { qemu_get_cpu(0) });
-        if first.0.is_null() {
-            return Err("has no processor 0");
+        let all = (0..).map(|index: c_int| Processor(unsafe { qemu_get_cpu(index) }));
+        let mut servers_then_clients: Vec<_> =
+            all.take_while(|processor| !processor.0.is_null()).collect();
+        if servers_then_clients.len() < servers {
+            return Err("has fewer processors than its server needs");
         }
+        let clients = servers_then_clients.split_off(servers);
         let mut length = u64::MAX;
         // SAFETY: the length is a valid number; QEMU returns memory for at most that many bytes.
         let memory = unsafe { cpu_physical_memory_map(0, &raw mut length, false) };
@@ -75,7 +80,8 @@ impl Machine {
         }
         Ok(Self {
             running: running.cast(),
-            first,
+            servers: servers_then_clients,
+            clients,
             memory: memory.cast_const().cast(),
             memory_bytes,
         })
@@ -87,6 +93,16 @@ impl Machine {
         // SAFETY: this is the address of QEMU's variable for this thread. It is valid as long as
         // the thread runs.
         unsafe { *self.running }
+    }
+
+    /// Processor 0, which is always one of the server's.
+    pub fn first(&self) -> Processor {
+        self.servers[0]
+    }
+
+    /// The number of a processor if it is one of the server's.
+    pub fn server(&self, processor: Processor) -> Option<usize> {
+        self.servers.iter().position(|own| *own == processor)
     }
 
     /// Ends the turn of the running processor.
@@ -101,24 +117,17 @@ impl Machine {
     pub fn halts(&self) {
         // SAFETY: as in `end_turn`. QEMU subtracts the instructions from those that it adds later.
         unsafe { icount_update(self.running().0) }
-        for other in Self::processors().filter(|other| *other != self.running()) {
+        let all = self.servers.iter().chain(&self.clients);
+        for other in all.filter(|other| **other != self.running()) {
             // SAFETY: the processors' states are valid as long as QEMU runs.
             unsafe { cpu_exit(other.0) }
         }
     }
 
-    /// All processors, in order.
-    fn processors() -> impl Iterator<Item = Processor> {
-        // SAFETY: QEMU returns the state of a processor, or null.
-        (0..)
-            .map(|index: c_int| Processor(unsafe { qemu_get_cpu(index) }))
-            .take_while(|processor| !processor.0.is_null())
-    }
-
-    /// Makes every processor except the first translate its own blocks. Returns whether this
-    /// succeeds.
+    /// Makes the clients' processor translate its own blocks. Those of the server share theirs. Returns
+    /// whether this succeeds.
     pub fn separate_processors(&self) -> bool {
-        Self::processors().skip(1).all(|other| self.separate(other))
+        self.clients.iter().all(|other| self.separate(*other))
     }
 
     /// QEMU has no function that clears a flag, so this searches for the word that has the flags: it
@@ -126,7 +135,7 @@ impl Machine {
     fn separate(&self, other: Processor) -> bool {
         // SAFETY: the processors' states are valid as long as QEMU runs.
         let flags = |processor: Processor| unsafe { curr_cflags(processor.0) };
-        let shared = flags(self.first);
+        let shared = flags(self.first());
         if flags(other) & CLUSTER_BIT != shared & CLUSTER_BIT {
             return true;
         }
@@ -182,7 +191,7 @@ impl KernelMemory for Machine {
         // SAFETY: processor 0 runs; QEMU walks its page tables and changes nothing.
         unsafe {
             let bytes = into.as_mut_ptr().cast();
-            cpu_memory_rw_debug(self.first.0, address, bytes, into.len(), false) == 0
+            cpu_memory_rw_debug(self.first().0, address, bytes, into.len(), false) == 0
         }
     }
 }

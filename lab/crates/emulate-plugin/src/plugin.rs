@@ -8,20 +8,21 @@ use std::path::Path;
 use std::ptr;
 
 use perpacket_cost::{KernelSymbols, Rules};
-use perpacket_emulate::card::{Card, CardEvents, SEND_TAIL};
+use perpacket_emulate::card::{Card, CardEvents, Family};
 use perpacket_emulate::recording::{RecordFilter, Recorder};
 use perpacket_emulate::{
-    Block, By, Functions, KernelMemory, Observer, ObserverSettings, Options, Structures,
+    Block, By, Event, Functions, KernelMemory, Observer, ObserverSettings, Options, Structures,
     interrupt_frame,
 };
-use perpacket_memory::Line;
+use perpacket_memory::{Action, Line, Touch, words};
 
 use crate::api::{
     MemoryInfo, PluginId, qemu_plugin_get_hwaddr, qemu_plugin_hwaddr_is_io,
     qemu_plugin_hwaddr_phys_addr, qemu_plugin_mem_get_value, qemu_plugin_mem_is_store,
     qemu_plugin_mem_size_shift,
 };
-use crate::machine::{CardBus, Machine};
+use crate::machine::{CardBus, Machine, Processor};
+use crate::registers::FirstArgument;
 use crate::report;
 use crate::translate::{rest_after, rest_from};
 
@@ -69,14 +70,32 @@ impl Page {
     }
 }
 
+/// What is known about one of the server's processors.
+#[derive(Debug)]
+struct Known {
+    pages: Box<[Page; PAGES]>,
+    begun: *const Block,
+    entered: *const Block,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            pages: Box::new([NO_PAGE; PAGES]),
+            begun: ptr::null(),
+            entered: ptr::null(),
+        }
+    }
+}
+
 /// Facts of the run that no result depends on.
 #[derive(Debug, Default)]
 pub struct Diagnosis {
-    /// Whether other processors have their own blocks.
+    /// Whether the clients' processor has its own blocks.
     pub separate: bool,
     /// Processor time that this process had used at the start of the window.
     pub began_s: f64,
-    /// Number of watched blocks that another processor ran.
+    /// Number of watched blocks that the clients' processor ran.
     pub foreign_blocks: u64,
 }
 
@@ -89,25 +108,34 @@ pub struct Plugin {
     pub observer: Observer,
     /// The machine. `None` until its processors run.
     pub machine: Option<Machine>,
-    /// The physical address of the card's registers.
-    pub registers: Option<u64>,
+    /// The physical address of the card's registers, and its kind.
+    pub registers: Option<(u64, Family)>,
     pub card: Option<Card>,
     pub out: File,
     pub dump: Option<BufWriter<File>>,
     /// The part of the guest's new symbols that it has sent.
     pub new_symbols: Vec<u8>,
     pub diagnosis: Diagnosis,
-    /// Whether the running block belongs to processor 0 and is watched.
+    /// Whether the running block belongs to a processor of the server and is watched.
     pub is_active: bool,
-    /// The block that processor 0 began last, or null. It is only compared.
+    /// The block that the server's processor began last, or null. It is only compared.
     pub begun: *const Block,
     /// The entry of an exception that has not stored yet, or null. It is only compared.
     pub entered: *const Block,
-    /// Whether the last turn was processor 0's.
-    first_runs: bool,
+    /// The processor of the last turn; none before the machine is found.
+    last: Option<Processor>,
+    /// Whether it is one of the server's.
+    server_runs: bool,
+    /// The number of the server's processor that ran last.
+    server: usize,
+    /// What is known about the server's other processors. The entry of the one that ran last is not
+    /// used.
+    others: Vec<Known>,
     /// Instructions left in this turn.
     turn_left: i64,
     pages: Box<[Page; PAGES]>,
+    /// The register of a function's first argument, once it was needed.
+    first_argument: Option<FirstArgument>,
     /// The address at which the next block begins, if the last instruction of a block was the long nop
     /// that marks a request.
     pub after_mark: Option<u64>,
@@ -146,7 +174,14 @@ impl Plugin {
             Some(path) if options.by == By::Structure => {
                 let symbols = options.symbols.as_deref().map(read).transpose()?;
                 let symbols = String::from_utf8_lossy(symbols.as_deref().unwrap_or_default());
-                Some(Structures::new(&read(path)?, &symbols).map_err(no_structures)?)
+                let processors = options.server_processors();
+                let types = read(path)?;
+                let structures = Structures::new(&types, &symbols, processors);
+                let mut structures = structures.map_err(no_structures)?;
+                if let Some(path) = &options.program {
+                    structures.name_program(&String::from_utf8_lossy(&read(path)?));
+                }
+                Some(structures)
             }
             None if options.by == By::Structure => {
                 return Err(no_structures("the option `types` is missing"));
@@ -154,8 +189,12 @@ impl Plugin {
             _ => None,
         };
         let filters_recording = options.filters_recording && options.model.allows_filters();
-        let recorder = match &options.record {
-            Some(path) => {
+        let recorder = match (&options.record, &options.sharing) {
+            (Some(path), Some(sharing)) => {
+                let file = Box::new(create(path)?);
+                Some(Recorder::of_several(file, sharing.processors))
+            }
+            (Some(path), None) => {
                 let filter = if filters_recording {
                     RecordFilter::LinesAndPages
                 } else {
@@ -163,10 +202,11 @@ impl Plugin {
                 };
                 Some(Recorder::new(Box::new(create(path)?), filter))
             }
-            None => None,
+            (None, _) => None,
         };
         let settings = ObserverSettings {
             model: options.model.clone(),
+            sharing: options.sharing.clone(),
             by: options.by,
             filters_recording,
             turn_instructions: options.turn_instructions,
@@ -189,9 +229,15 @@ impl Plugin {
             is_active: false,
             begun: ptr::null(),
             entered: ptr::null(),
-            first_runs: true,
+            last: None,
+            server_runs: true,
+            server: 0,
+            others: (0..options.server_processors())
+                .map(|_| Known::default())
+                .collect(),
             turn_left: 0,
             pages: Box::new([NO_PAGE; PAGES]),
+            first_argument: None,
             after_mark: None,
             counted: None,
             options,
@@ -213,8 +259,11 @@ impl Plugin {
     pub fn machine(&mut self) -> &Machine {
         let machine = match self.machine.take() {
             Some(machine) => machine,
-            None => match Machine::find() {
-                Ok(machine) => machine,
+            None => match Machine::find(self.options.server_processors()) {
+                Ok(machine) => {
+                    self.last = Some(machine.first());
+                    machine
+                }
                 Err(lacks) => self.fail(
                     &format!("this QEMU {lacks}"),
                     "use QEMU 10.0 or newer from packages of Debian or Ubuntu",
@@ -224,30 +273,61 @@ impl Plugin {
         self.machine.insert(machine)
     }
 
-    /// Records that a processor runs `instructions` instructions. Returns whether it is processor
-    /// 0.
+    /// Records that a processor runs `instructions` instructions. Returns whether it is one of the
+    /// server's.
     #[inline]
     pub fn turn(&mut self, instructions: u32) -> bool {
         let Some(machine) = &self.machine else {
             return false;
         };
-        let is_first = machine.running() == machine.first;
-        if is_first != self.first_runs {
-            self.change_turn(is_first);
+        let running = machine.running();
+        if Some(running) != self.last {
+            self.change_turn(running);
         }
         self.turn_left -= i64::from(instructions);
         if self.turn_left < 0 {
             self.end_turn();
         }
-        is_first
+        self.server_runs
     }
 
     #[inline(never)]
-    fn change_turn(&mut self, is_first: bool) {
-        self.first_runs = is_first;
+    fn change_turn(&mut self, running: Processor) {
+        self.last = Some(running);
         self.turn_left = self.options.turn_instructions as i64;
-        if is_first {
+        let server = self
+            .machine
+            .as_ref()
+            .and_then(|machine| machine.server(running));
+        self.server_runs = server.is_some();
+        if let Some(server) = server {
+            self.change_server(server);
             self.look_at_card();
+        }
+    }
+
+    /// From now on the server's processor with this number runs.
+    fn change_server(&mut self, server: usize) {
+        use std::mem::swap;
+        if server == self.server {
+            return;
+        }
+        for entry in [self.server, server] {
+            if let Some(known) = self.others.get_mut(entry) {
+                swap(&mut self.pages, &mut known.pages);
+                swap(&mut self.begun, &mut known.begun);
+                swap(&mut self.entered, &mut known.entered);
+            }
+        }
+        self.server = server;
+        self.observer.run(server);
+    }
+
+    /// Forgets which blocks the processors have begun.
+    pub fn forget_blocks(&mut self) {
+        (self.begun, self.entered) = (ptr::null(), ptr::null());
+        for known in &mut self.others {
+            (known.begun, known.entered) = (ptr::null(), ptr::null());
         }
     }
 
@@ -266,13 +346,28 @@ impl Plugin {
     /// Handles the beginning of a watched block.
     #[inline]
     pub fn block(&mut self, block: &mut Block) {
-        let is_first = self.turn(block.instructions());
-        self.is_active = is_first && self.observer.is_watching();
+        let is_server = self.turn(block.instructions());
+        self.is_active = is_server && self.observer.is_watching();
         if self.is_active {
             self.begun = block;
             self.observer.block(block);
-        } else if !is_first {
+        } else if !is_server {
             self.diagnosis.foreign_blocks += 1;
+        }
+    }
+
+    /// Handles the begin of a function of the kernel whose calls are counted.
+    pub fn happens(&mut self, event: Event) {
+        if self.first_argument.is_none() {
+            self.first_argument = FirstArgument::find();
+        }
+        let socket = self.first_argument.as_ref().and_then(FirstArgument::read);
+        match socket {
+            Some(socket) => self.observer.happens(event, socket),
+            None => self.fail(
+                "this QEMU has no register `rdi` that a plugin can read",
+                "use QEMU 10.0 or newer from packages of Debian or Ubuntu",
+            ),
         }
     }
 
@@ -295,8 +390,12 @@ impl Plugin {
     /// causes the exception, the processor leaves the block, and does not complete the instruction.
     pub fn exception(&mut self, entry: &mut Block, address: u64) {
         let mut next = [0; 8];
+        if self.observer.is_shared() {
+            // The last block must be that of the processor that runs now.
+            self.turn(0);
+        }
         if let Some(machine) = &self.machine
-            && machine.running() == machine.first
+            && machine.server(machine.running()).is_some()
             && self.observer.is_watching()
             && KernelMemory::read(machine, interrupt_frame(address), &mut next)
             && let Some(rest) = rest_from(self.begun, u64::from_le_bytes(next))
@@ -306,43 +405,71 @@ impl Plugin {
         self.block(entry);
     }
 
-    /// Handles a load or store of processor 0.
+    /// Handles a load or store of the server's processor.
     #[inline]
     pub fn data(&mut self, info: MemoryInfo, address: u64) {
-        self.access(info, address);
+        let is_shared = self.observer.is_shared();
         // Only an access that begins in the last bytes of a line can cross its end.
         let offset = address % LINE_BYTES;
-        if offset > LINE_BYTES - ACCESS_BYTES {
-            // SAFETY: a query about an access that QEMU reports.
-            let bytes = 1 << unsafe { qemu_plugin_mem_size_shift(info) };
-            let next = address - offset + LINE_BYTES;
-            if offset + bytes > LINE_BYTES {
-                self.access(info, next);
-            }
+        if !is_shared && offset <= LINE_BYTES - ACCESS_BYTES {
+            self.access(info, address, 0);
+            return;
+        }
+        // SAFETY: a query about an access that QEMU reports.
+        let bytes: u64 = 1 << unsafe { qemu_plugin_mem_size_shift(info) };
+        self.access(info, address, bytes);
+        let end = offset + bytes;
+        if end > LINE_BYTES {
+            self.access(info, address - offset + LINE_BYTES, end - LINE_BYTES);
         }
     }
 
-    /// Handles an access to one line.
+    /// Handles an access to one line. With several processors, `bytes` are those from `address` on; they
+    /// may end after the line.
     #[inline]
-    fn access(&mut self, info: MemoryInfo, address: u64) {
+    fn access(&mut self, info: MemoryInfo, address: u64, bytes: u64) {
         self.observer.count_data();
         let (index, tag) = Page::place(address);
         let page = self.pages[index];
-        if page.tag == tag {
-            let line = page.first_line.0 + (address >> 6) as u32 % 64;
-            self.see(address, Line(line));
+        let line = if page.tag == tag {
+            Some(Line(page.first_line.0 + (address >> 6) as u32 % 64))
         } else {
-            self.translate(info, address);
+            self.translate(info, address)
+        };
+        match line {
+            Some(line) if self.observer.is_shared() => self.touch(info, address, line, bytes),
+            Some(line) => self.see(address, line),
+            None => {}
         }
     }
 
+    /// Passes an access of one of several processors to the observer.
+    #[inline]
+    fn touch(&mut self, info: MemoryInfo, address: u64, line: Line, bytes: u64) {
+        // SAFETY: a query about an access that QEMU reports.
+        let action = match unsafe { qemu_plugin_mem_is_store(info) } {
+            true => Action::Store,
+            false => Action::Load,
+        };
+        let words = words(address, bytes);
+        if let Some(machine) = &self.machine {
+            let touch = Touch {
+                action,
+                line,
+                words,
+            };
+            self.observer.touch(address, touch, machine);
+        }
+    }
+
+    /// The line of an access to a page whose physical address is not stored; `None` for a device.
     #[inline(never)]
-    fn translate(&mut self, info: MemoryInfo, address: u64) {
+    fn translate(&mut self, info: MemoryInfo, address: u64) -> Option<Line> {
         // SAFETY: queries about an access that QEMU reports, within its callback.
         let (is_device, physical) = unsafe {
             let physical = qemu_plugin_get_hwaddr(info, address);
             if physical.is_null() {
-                return;
+                return None;
             }
             (
                 qemu_plugin_hwaddr_is_io(physical),
@@ -351,14 +478,14 @@ impl Plugin {
         };
         if is_device {
             self.device(info, physical);
-            return;
+            return None;
         }
         let (index, tag) = Page::place(address);
         self.pages[index] = Page {
             tag,
             first_line: Line((physical >> 12 << 6) as u32),
         };
-        self.see(address, Line((physical >> 6) as u32));
+        Some(Line((physical >> 6) as u32))
     }
 
     /// Passes an access to memory to the observer.
@@ -372,9 +499,9 @@ impl Plugin {
         }
     }
 
-    /// Handles an access of processor 0 to a device's register.
+    /// Handles an access of the server's processor to a device's register.
     fn device(&mut self, info: MemoryInfo, physical: u64) {
-        let Some(registers) = self.registers else {
+        let Some((registers, _)) = self.registers else {
             return;
         };
         let offset = physical.wrapping_sub(registers);
@@ -388,8 +515,8 @@ impl Plugin {
                 qemu_plugin_mem_get_value(info).low,
             )
         };
-        if is_store && offset == SEND_TAIL {
-            self.with_card(|card, bus, events| card.send(value & 0xFFFF, bus, events));
+        if is_store {
+            self.with_card(|card, bus, events| card.stored(offset, value, bus, events));
         }
         self.look_at_card();
     }
@@ -402,7 +529,7 @@ impl Plugin {
     }
 
     fn with_card(&mut self, act: impl FnOnce(&mut Card, &CardBus<'_>, &mut Seen<'_>)) {
-        if let (Some(card), Some(machine), Some(registers)) =
+        if let (Some(card), Some(machine), Some((registers, _))) =
             (&mut self.card, &self.machine, self.registers)
         {
             act(
@@ -413,10 +540,18 @@ impl Plugin {
         }
     }
 
-    /// Forgets the stored physical addresses, because virtual addresses may be mapped differently
-    /// now.
+    /// Forgets the stored physical addresses, because virtual addresses of the processor that runs may
+    /// be mapped differently now.
     pub fn forget_pages(&mut self) {
         self.pages.fill(NO_PAGE);
+    }
+
+    /// Forgets the stored physical addresses of all processors.
+    pub fn forget_all_pages(&mut self) {
+        self.forget_pages();
+        for known in &mut self.others {
+            known.pages.fill(NO_PAGE);
+        }
     }
 }
 
@@ -432,8 +567,8 @@ impl CardEvents for Seen<'_> {
         self.0.responds(status);
     }
 
-    fn moved(&mut self, sent: u64, received: u64) {
-        self.0.moved(sent, received);
+    fn moved(&mut self, queue: usize, sent: u64, received: u64) {
+        self.0.moved(queue, sent, received);
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
 use perpacket_cost::KernelSymbols;
-use perpacket_emulate::card::Card;
+use perpacket_emulate::card::{Card, Family};
 use perpacket_emulate::{Guest, Window};
 use serde::Serialize;
 
@@ -78,7 +78,7 @@ impl Plugin {
         let mut page = [0; TEXT_AT + TEXT_BYTES];
         self.machine().read(physical, &mut page);
         // A request may change the counts that the last block's belong to.
-        self.begun = std::ptr::null();
+        self.forget_blocks();
         let request = Request::parse(physical, &page);
         match request.operation {
             1 => {
@@ -124,20 +124,20 @@ impl Plugin {
         }
     }
 
-    /// Begins to watch processor 0, unless it is watched already.
+    /// Begins to watch the server's processors, unless it is watched already.
     fn attach(&mut self) {
         if self.observer.is_attached() {
             return;
         }
         let separate = self.machine().separate_processors();
         self.diagnosis.separate = separate;
-        if let (Some(machine), Some(registers)) = (&self.machine, self.registers) {
-            self.card = Card::find(&CardBus { machine, registers });
+        if let (Some(machine), Some((registers, family))) = (&self.machine, self.registers) {
+            self.card = Card::find(&CardBus { machine, registers }, family);
         }
         if let Err(error) = self.observer.attach() {
             self.fail(&error.to_string(), "change l1, l2 or tlb");
         }
-        self.forget_pages();
+        self.forget_all_pages();
         translate_again(self.id);
     }
 
@@ -263,14 +263,16 @@ impl Plugin {
     }
 
     fn find_card(&mut self, request: &Request) {
-        let registers = request.numbers[0];
-        let card = Card::find(&CardBus {
-            machine: self.machine(),
-            registers,
-        });
+        let [registers, queues, ..] = request.numbers;
+        let family = match queues {
+            0 => Family::E1000,
+            queues => Family::Igb(queues as usize),
+        };
+        let machine = self.machine();
+        let card = Card::find(&CardBus { machine, registers }, family);
         let is_found = card.is_some();
         if is_found {
-            self.registers = Some(registers);
+            self.registers = Some((registers, family));
             self.card = card;
             self.observer.count_frames();
         }

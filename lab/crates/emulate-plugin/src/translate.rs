@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use iced_x86::{Mnemonic, OpKind};
-use perpacket_emulate::{Block, Extent, Instruction, Repetitions, Rest, Work, decode};
+use perpacket_emulate::{Block, Event, Extent, Instruction, Repetitions, Rest, Work, decode};
 use perpacket_memory::Line;
 
 use crate::api::{
     ExecuteCallback, LOADS_AND_STORES, MemoryCallback, MemoryInfo, NO_REGISTERS, PluginId,
-    TranslatedBlock, TranslatedInstruction, qemu_plugin_insn_data, qemu_plugin_insn_haddr,
-    qemu_plugin_insn_size, qemu_plugin_insn_vaddr, qemu_plugin_mem_is_store,
-    qemu_plugin_register_atexit_cb, qemu_plugin_register_flush_cb,
+    READS_REGISTERS, TranslatedBlock, TranslatedInstruction, qemu_plugin_insn_data,
+    qemu_plugin_insn_haddr, qemu_plugin_insn_size, qemu_plugin_insn_vaddr,
+    qemu_plugin_mem_is_store, qemu_plugin_register_atexit_cb, qemu_plugin_register_flush_cb,
     qemu_plugin_register_vcpu_insn_exec_cb, qemu_plugin_register_vcpu_mem_cb,
     qemu_plugin_register_vcpu_tb_exec_cb, qemu_plugin_register_vcpu_tb_trans_cb, qemu_plugin_reset,
     qemu_plugin_tb_get_insn, qemu_plugin_tb_n_insns, qemu_plugin_tb_vaddr,
@@ -118,7 +118,7 @@ extern "C" fn flushed(_id: PluginId) {
     }
     // SAFETY: QEMU runs no processor while it drops their code.
     let plugin = unsafe { plugin() };
-    (plugin.begun, plugin.entered) = (ptr::null(), ptr::null());
+    plugin.forget_blocks();
 }
 
 extern "C" fn at_exit(_id: PluginId, _data: *mut c_void) {
@@ -149,11 +149,11 @@ extern "C" fn translated(_id: PluginId, block: *mut TranslatedBlock) {
     if !plugin.observer.is_attached() {
         return;
     }
-    let is_first = {
+    let is_server = {
         let machine = plugin.machine();
-        machine.running() == machine.first
+        machine.server(machine.running()).is_some()
     };
-    if is_first || !plugin.diagnosis.separate {
+    if is_server || !plugin.diagnosis.separate {
         watch(plugin, block, &instructions);
         return;
     }
@@ -241,7 +241,7 @@ fn watch_halts(plugin: &mut Plugin, all: &[Translated]) {
     }
 }
 
-/// Registers the callbacks for the events of a block of processor 0.
+/// Registers the callbacks for the events of a block of the server's processors.
 fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
     // SAFETY: QEMU is translating this block.
     let address = unsafe { qemu_plugin_tb_vaddr(block) };
@@ -319,6 +319,12 @@ fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
     };
     // SAFETY: QEMU is translating this block; the data lives until QEMU drops its code.
     unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, runs, NO_REGISTERS, block_data) }
+    let event = plugin.functions.event(address);
+    if let Some(event) = event.filter(|_| plugin.observer.is_shared()) {
+        let number = event as usize as *mut c_void;
+        // SAFETY: as above; the data is a number. QEMU calls this after the callback above.
+        unsafe { qemu_plugin_register_vcpu_tb_exec_cb(block, happens, READS_REGISTERS, number) }
+    }
 }
 
 /// The first instruction that accesses memory, if it stores on the stack.
@@ -439,6 +445,16 @@ extern "C" fn exception_stores(_: c_uint, _: MemoryInfo, address: u64, data: *mu
 extern "C" fn runs_alone(_: c_uint, _: MemoryInfo, _: u64, data: *mut c_void) {
     // SAFETY: as in `block_runs`.
     unsafe { plugin().alone(data.cast()) }
+}
+
+extern "C" fn happens(_processor: c_uint, number: *mut c_void) {
+    // SAFETY: a callback; one runs at a time.
+    let plugin = unsafe { plugin() };
+    if let Some(event) = Event::numbered(number as usize)
+        && plugin.is_active
+    {
+        plugin.happens(event);
+    }
 }
 
 extern "C" fn other_runs(_processor: c_uint, number: *mut c_void) {

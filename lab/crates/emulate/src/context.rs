@@ -42,9 +42,15 @@ impl Context {
         self.0 as usize
     }
 
+    /// The context with a number below [`COUNT`](Self::COUNT).
+    #[must_use]
+    pub(crate) const fn at(index: usize) -> Self {
+        Self(index as u16)
+    }
+
     /// Every context, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..Self::COUNT).map(|index| Self(index as u16))
+        (0..Self::COUNT).map(Self::at)
     }
 
     /// The context with the names `layer/kind/direction`.

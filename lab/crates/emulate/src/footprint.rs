@@ -209,6 +209,9 @@ impl Usage {
 /// The recording is damaged or truncated, or its window lacks the number of connections, frames sent
 /// or frames received.
 pub fn footprint(recording: Recording<'_>) -> Result<Footprint, RecordingError> {
+    if recording.processors().is_some() {
+        return Err(RecordingError::Several);
+    }
     let mut rows = Vec::new();
     let mut connections = 0;
     for chunk in recording.chunks() {
@@ -320,7 +323,7 @@ impl Walk {
                     self.is_counting = true;
                 }
                 Event::Mark(Mark::Stop) => self.is_counting = false,
-                Event::Mark(Mark::Attach) | Event::Flush => {}
+                Event::Mark(Mark::Attach) | Event::Flush | Event::Detail(_) => {}
             }
         }
     }

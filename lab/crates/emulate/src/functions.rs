@@ -7,6 +7,7 @@ use perpacket_cost::{Direction, FunctionClass, KernelSymbols, Kind, Layer, Owner
 use rustc_hash::FxHashMap;
 
 use crate::context::Context;
+use crate::meetings::Event;
 
 /// Functions that the processor enters by itself, not by a call or a jump of other code.
 const ENTRIES: [&str; 2] = [EXCEPTION, "asm_sysvec_"];
@@ -196,6 +197,14 @@ impl Functions {
             is_exception: offset == 0 && name.starts_with(EXCEPTION) && name != NO_EXCEPTION,
         };
         (Function(id.index() as u32), work)
+    }
+
+    /// The event that the instruction at an address is.
+    #[must_use]
+    pub fn event(&self, address: u64) -> Option<Event> {
+        let id = self.symbols.find(address).filter(|_| address >> 63 == 1)?;
+        let begins = self.symbols.address(id) == address;
+        begins.then(|| Event::of(self.symbols.name(id))).flatten()
     }
 
     fn user(&mut self, address: u64) -> Function {

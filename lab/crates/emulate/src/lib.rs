@@ -12,6 +12,8 @@
 //! ```text
 //! context, functions     layer, kind and direction of code, by the rules of its function
 //! tracker                the context of a processor by its call stack
+//! processors             the processor that runs, and the counts of each
+//! meetings               whether packets and their application meet on one processor
 //! model                  caches and translation buffers of one processor, and their misses
 //! sharing                those of several processors, and the lines that move between them
 //! moves                  the counts of these lines
@@ -21,6 +23,7 @@
 //! window                 the result
 //! recording              the accesses in a file
 //! card                   what a network card wrote, and the frames it moved
+//! block                  a block of code
 //! observer, replay       compute a result, from an emulator or from a recording
 //! instruction            the instructions that the plugin must recognize
 //! extent                 the instructions of a block that did not run
@@ -30,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block;
 mod caches;
 pub mod card;
 mod context;
@@ -37,10 +41,12 @@ mod extent;
 mod footprint;
 mod functions;
 mod instruction;
+mod meetings;
 mod model;
 mod moves;
 mod observer;
 mod options;
+mod processors;
 pub mod recording;
 mod repetition;
 mod replay;
@@ -50,20 +56,22 @@ mod structures;
 mod tracker;
 mod window;
 
+pub use block::Block;
 pub use caches::Caches;
 pub use context::Context;
 pub use extent::{Extent, Rest};
 pub use footprint::{Footprint, Touches, footprint};
 pub use functions::{Function, Functions, Work};
 pub use instruction::{Instruction, decode};
+pub use meetings::{Event, Met};
 pub use model::{Configuration, DeviceWrites, Misses, Model, ModelParameters, Outcome};
 pub use moves::{Move, Moved, ProcessorMisses, SharingWindow};
-pub use observer::{Block, Observer, ObserverSettings};
-pub use options::{OptionError, Options};
+pub use observer::Observer;
+pub use options::{ObserverSettings, OptionError, Options};
 pub use repetition::Repetitions;
-pub use replay::replay;
+pub use replay::{replay, replay_coherent};
 pub use rows::{By, RowName, Rows};
 pub use sharing::{Sharing, SharingParameters};
 pub use structures::{KernelMemory, Place, StructureId, Structures, StructuresError};
 pub use tracker::{Tracker, interrupt_frame};
-pub use window::{Count, Facts, Frames, Guest, Returns, Window};
+pub use window::{Count, Facts, Frames, Guest, ProcessorFacts, QueueFrames, Returns, Window};

@@ -1,81 +1,23 @@
-//! Watches one processor of a running machine.
+//! Watches the server's processors of a running machine.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use perpacket_memory::{Filter, Line, ParameterError, Side};
+use perpacket_memory::{Action, Filter, Line, ParameterError, Side, Touch};
 
+use crate::block::Block;
+use crate::caches::Caches;
 use crate::context::Context;
 use crate::extent::Rest;
-use crate::functions::{Function, Functions, Work};
-use crate::model::{Model, ModelParameters};
+use crate::functions::Functions;
+use crate::meetings::{Event, Meetings, Met};
+use crate::options::ObserverSettings;
+use crate::processors::{Others, Own};
 use crate::recording::{BUFFER_SETS, FIRST_SETS, Mark, Operation, Recorder};
 use crate::rows::{By, Rows};
 use crate::structures::{KernelMemory, Structures};
 use crate::tracker::Tracker;
-use crate::window::{Facts, Frames, Guest, Window};
-
-/// Lines of a block that are stored in it; most blocks have fewer.
-const OWN_LINES: usize = 4;
-
-/// A block of code that the processor runs from its first to its last instruction.
-///
-/// This structure has the size of one cache line of the machine that runs the emulation. The blocks
-/// of a whole kernel do not fit into that machine's caches, so one block must not use two lines.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-pub struct Block {
-    work: Work,
-    function: Function,
-    instructions: u32,
-    /// When the processor last entered the block: the context before it, the context in it, and its
-    /// row in the counts.
-    entered: Option<(Context, Context, u32)>,
-    /// Its accesses that are not reported, because they repeat others.
-    repeated: u16,
-    /// Lines of its code, by physical address: their number, the first ones, and the others.
-    own_lines: u8,
-    lines: [Line; OWN_LINES],
-    #[expect(
-        clippy::box_collection,
-        reason = "a pointer of eight bytes, so that a block has 64 bytes"
-    )]
-    further_lines: Option<Box<Vec<Line>>>,
-}
-
-const _: () = assert!(size_of::<Block>() == 64);
-
-impl Block {
-    /// A block of code of one function.
-    #[must_use]
-    pub fn new(
-        function: (Function, Work),
-        instructions: u32,
-        lines: &[Line],
-        repeated: u16,
-    ) -> Self {
-        let (function, work) = function;
-        let (own, further) = lines.split_at(lines.len().min(OWN_LINES));
-        let mut first = [Line(0); OWN_LINES];
-        first[..own.len()].copy_from_slice(own);
-        Self {
-            work,
-            function,
-            instructions,
-            entered: None,
-            repeated,
-            own_lines: own.len() as u8,
-            lines: first,
-            further_lines: (!further.is_empty()).then(|| Box::new(further.to_vec())),
-        }
-    }
-
-    /// Its instructions.
-    #[must_use]
-    pub const fn instructions(&self) -> u32 {
-        self.instructions
-    }
-}
+use crate::window::{Facts, Frames, Guest, QueueFrames, Window};
 
 /// The stage of the observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,41 +32,31 @@ enum Stage {
     Frozen,
 }
 
-/// The modelled caches, and the options of the report.
-#[derive(Clone, Debug)]
-pub struct ObserverSettings {
-    /// The caches.
-    pub model: ModelParameters,
-    /// The division of costs besides the division by layer.
-    pub by: By,
-    /// Whether accesses that cannot change a cache are left out of the recording.
-    pub filters_recording: bool,
-    /// Instructions after which the emulator ends a processor's turn. It is only reported.
-    pub turn_instructions: u64,
-}
-
-/// The caches, layers and counts of one processor of a running machine.
+/// The caches, layers and counts of the server's processors of a running machine.
 ///
-/// The emulator reports each block, each load and store, each call and return, and each write of the
-/// network card. Lines have physical addresses.
+/// The emulator reports which processor runs ([`run`](Self::run)), and then each of its blocks, loads
+/// and stores, calls and returns, and each write of the network card. Lines have physical addresses.
 #[derive(Debug)]
 pub struct Observer {
     settings: ObserverSettings,
     tracker: Tracker,
-    model: Model,
+    caches: Caches,
     rows: Rows,
-    row: usize,
-    /// Instructions by row.
-    instructions: Vec<u64>,
+    /// The counts of the processor that runs.
+    own: Own,
+    /// The processors that do not run.
+    others: Others,
     /// The filters of lines, by side.
     lines: [Filter; 2],
     /// The filters of pages, if a translation buffer or a recording depends on pages.
     pages: Option<[Filter; 2]>,
     /// Whether the filters may drop an access.
     filters: bool,
-    data_accesses: u64,
     dma_lines: u64,
     frames: Option<Frames>,
+    /// Frames of each queue, if there are several processors.
+    queues: Vec<QueueFrames>,
+    meetings: Meetings,
     stage: Stage,
     label: String,
     /// HTTP responses of the window by status.
@@ -157,10 +89,13 @@ impl Observer {
         recorder: Option<Recorder>,
         structures: Option<Structures>,
     ) -> Result<Self, ParameterError> {
-        let model = Model::new(&settings.model)?;
+        let caches = Caches::new(&settings.model, settings.sharing.as_ref())?;
         let records_all = recorder.is_some() && !settings.filters_recording;
         let pages = settings.model.translation.is_some() || recorder.is_some();
-        let filters = settings.model.allows_filters() && !records_all;
+        // A store of another processor changes what an access does, so none repeats another.
+        let is_shared = settings.sharing.is_some();
+        let filters = settings.model.allows_filters() && !records_all && !is_shared;
+        let processors = settings.sharing.as_ref().map_or(0, |own| own.processors);
         // A recording must contain the accesses that smaller caches depend on.
         let sets = match recorder {
             None if filters => settings.model.least_first_sets(),
@@ -169,16 +104,17 @@ impl Observer {
         let by_side = |sets| [Filter::new(sets), Filter::new(sets)];
         Ok(Self {
             tracker: Tracker::default(),
-            model,
+            caches,
             rows: Rows::new(settings.by),
-            row: 0,
-            instructions: Vec::new(),
+            own: Own::default(),
+            others: Others::new(processors),
             lines: by_side(sets),
             pages: pages.then(|| by_side(BUFFER_SETS)),
             filters,
-            data_accesses: 0,
             dma_lines: 0,
             frames: None,
+            queues: Vec::new(),
+            meetings: Meetings::default(),
             stage: Stage::Detached,
             label: String::new(),
             responses_by_status: BTreeMap::new(),
@@ -194,13 +130,25 @@ impl Observer {
 
     fn reserve(&mut self) {
         let rows = self.rows.len();
-        self.model.reserve(rows);
-        if self.instructions.len() < rows {
-            self.instructions.resize(rows, 0);
-        }
+        self.caches.reserve(rows);
+        self.own.reserve(rows);
     }
 
-    /// Whether the processor is watched at all.
+    /// From now on the processor with this number runs. There are several processors.
+    pub fn run(&mut self, processor: usize) {
+        self.others.run(processor, &mut self.tracker, &mut self.own);
+        self.own.reserve(self.rows.len());
+    }
+
+    /// Whether several processors are watched. Then the emulator must report each load and store by
+    /// [`touch`](Self::touch).
+    #[inline]
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.settings.sharing.is_some()
+    }
+
+    /// Whether a processor is watched at all.
     #[must_use]
     pub fn is_attached(&self) -> bool {
         self.stage != Stage::Detached
@@ -229,17 +177,18 @@ impl Observer {
     ///
     /// There is no error if [`new`](Self::new) accepted the parameters.
     pub fn attach(&mut self) -> Result<(), ParameterError> {
-        self.model.reset()?;
+        self.caches.reset()?;
         self.tracker = Tracker::default();
         self.clear_filters();
         self.stage = Stage::Warm;
         self.requests = 0;
         self.mark(Mark::Attach);
-        self.row = self.rows.of(Functions::UNKNOWN, Context::UNCLAIMED);
-        debug_assert!(self.settings.by != By::Structure || self.row == UNPLACED);
+        self.own.row = self.rows.of(Functions::UNKNOWN, Context::UNCLAIMED);
+        self.others.reset(self.own.row);
+        debug_assert!(self.settings.by != By::Structure || self.own.row == UNPLACED);
         self.reserve();
         if let Some(recorder) = &mut self.recorder {
-            recorder.instructions(self.row, 0);
+            recorder.instructions(self.own.row, 0);
         }
         self.zero();
         Ok(())
@@ -323,9 +272,11 @@ impl Observer {
     }
 
     fn zero(&mut self) {
-        self.model.start_counting();
-        self.instructions.fill(0);
-        self.data_accesses = 0;
+        self.caches.start_counting();
+        self.own.zero();
+        self.others.zero();
+        self.queues.fill(QueueFrames::default());
+        self.meetings.counts = Met::default();
         self.dma_lines = 0;
         self.responses_by_status.clear();
     }
@@ -336,21 +287,27 @@ impl Observer {
             self.mark(Mark::Stop);
         }
         self.stage = Stage::Detached;
+        self.caches.end_counting();
+        let processors = self.others.facts(&self.own, &self.rows);
+        let sum = self.others.sum(&self.own);
         let facts = Facts {
             label: std::mem::take(&mut self.label),
             frames: self.frames,
             guest,
             turn_instructions: self.settings.turn_instructions,
-            data_accesses: self.data_accesses,
+            data_accesses: sum.data_accesses,
             returns: self.tracker.returns(),
             responses: std::mem::take(&mut self.responses_by_status),
             dma_lines: self.dma_lines,
             rows: self.rows.names(functions, self.structures.as_ref()),
+            processors,
+            queues: self.queues.clone(),
+            meetings: self.is_shared().then_some(self.meetings.counts),
         };
         if let Some(recorder) = &mut self.recorder {
             recorder.window(&facts);
         }
-        let mut window = Window::new(&facts, &self.model, &self.instructions);
+        let mut window = Window::new(&facts, &self.caches, &sum.instructions);
         if let Some(structures) = &self.structures {
             window.members = structures.members();
         }
@@ -387,21 +344,22 @@ impl Observer {
     pub fn block(&mut self, block: &mut Block) {
         if block.work.is_hardware_entry {
             self.tracker.interrupt();
+            self.own.interrupts += u64::from(!block.work.is_exception);
         }
         match block.entered {
             Some((from, context, row))
                 if from == self.tracker.current() && !self.tracker.is_at_driver_call() =>
             {
                 self.tracker.set(context);
-                self.row = row as usize;
+                self.own.row = row as usize;
             }
             _ => self.enter(block),
         }
         let instructions = u64::from(block.instructions);
-        self.instructions[self.row] += instructions;
-        self.data_accesses += u64::from(block.repeated);
+        self.own.instructions[self.own.row] += instructions;
+        self.own.data_accesses += u64::from(block.repeated);
         if let Some(recorder) = &mut self.recorder {
-            recorder.instructions(self.row, instructions);
+            recorder.instructions(self.own.row, instructions);
         }
         for line in block.lines.iter().take(usize::from(block.own_lines)) {
             self.fetch(*line);
@@ -415,8 +373,8 @@ impl Observer {
     ///
     /// The block's lines were fetched when it began, so the lines of the rest remain in the caches.
     pub fn leave(&mut self, rest: Rest) {
-        self.instructions[self.row] -= rest.instructions;
-        self.data_accesses -= rest.repeated;
+        self.own.instructions[self.own.row] -= rest.instructions;
+        self.own.data_accesses -= rest.repeated;
         if let Some(recorder) = &mut self.recorder {
             recorder.leave(rest.instructions);
         }
@@ -424,9 +382,26 @@ impl Observer {
 
     #[inline]
     fn fetch(&mut self, line: Line) {
-        if !self.repeats(Side::Instruction, line) {
-            self.charge(Side::Instruction, line, self.row);
+        if self.is_shared() {
+            let touch = Touch {
+                action: Action::Fetch,
+                line,
+                words: 0,
+            };
+            self.share(touch, self.own.row);
+        } else if !self.repeats(Side::Instruction, line) {
+            self.charge(Side::Instruction, line, self.own.row);
         }
+    }
+
+    /// Charges an access of one of several processors to a row; returns whether it had effects.
+    #[inline]
+    fn share(&mut self, touch: Touch, row: usize) -> bool {
+        let processor = self.others.running();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.touch(processor, touch, self.own.row);
+        }
+        self.caches.access(processor, touch, row).missed
     }
 
     #[inline(never)]
@@ -435,9 +410,9 @@ impl Observer {
         let is_usual = !self.tracker.is_at_driver_call();
         self.tracker.enter(&block.work);
         let context = self.tracker.current();
-        self.row = self.rows.of(block.function, context);
+        self.own.row = self.rows.of(block.function, context);
         self.reserve();
-        block.entered = is_usual.then_some((from, context, self.row as u32));
+        block.entered = is_usual.then_some((from, context, self.own.row as u32));
     }
 
     /// Whether an access cannot change the caches, because it repeats an earlier one.
@@ -461,14 +436,14 @@ impl Observer {
     /// Counts a load or store, of memory or of a device.
     #[inline]
     pub fn count_data(&mut self) {
-        self.data_accesses += 1;
+        self.own.data_accesses += 1;
     }
 
     /// A load or store of memory.
     #[inline]
     pub fn data(&mut self, line: Line) {
         if !self.repeats(Side::Data, line) {
-            self.charge(Side::Data, line, self.row);
+            self.charge(Side::Data, line, self.own.row);
         }
     }
 
@@ -478,7 +453,16 @@ impl Observer {
         if let Some(recorder) = &mut self.recorder {
             recorder.access(side, line);
         }
-        let outcome = self.model.access(side, line, row);
+        let action = match side {
+            Side::Instruction => Action::Fetch,
+            Side::Data => Action::Load,
+        };
+        let touch = Touch {
+            action,
+            line,
+            words: 0,
+        };
+        let outcome = self.caches.access(0, touch, row);
         if outcome.purged {
             self.clear_filters();
         }
@@ -498,14 +482,31 @@ impl Observer {
         if self.repeats(Side::Data, line) {
             return;
         }
+        if self.charge(Side::Data, line, UNPLACED) {
+            self.place(address, memory);
+        }
+    }
+
+    /// Charges the last miss of data to the structure at a virtual address.
+    #[inline(never)]
+    fn place(&mut self, address: u64, memory: &impl KernelMemory) {
         let stack = self.tracker.stack();
-        if self.charge(Side::Data, line, UNPLACED)
-            && let Some(structures) = &mut self.structures
-        {
+        if let Some(structures) = &mut self.structures {
             let place = structures.of(address, stack, memory);
-            let row = self.rows.of_place(place, self.row);
+            let row = self.rows.of_place(place, self.own.row);
             self.reserve();
-            self.model.move_data_misses(UNPLACED, row);
+            self.caches.move_data_misses(UNPLACED, row);
+        }
+    }
+
+    /// A load or store at a virtual address by one of several processors. If structures are counted, a
+    /// miss is charged to the structure at the address.
+    #[inline]
+    pub fn touch(&mut self, address: u64, touch: Touch, memory: &impl KernelMemory) {
+        let by_structure = self.structures.is_some();
+        let row = if by_structure { UNPLACED } else { self.own.row };
+        if self.share(touch, row) && by_structure {
+            self.place(address, memory);
         }
     }
 
@@ -542,12 +543,18 @@ impl Observer {
         self.tracker.interrupt_return(address);
     }
 
+    /// A function of the kernel begins. `socket` is its first argument.
+    pub fn happens(&mut self, event: Event, socket: u64) {
+        self.own.polls += u64::from(event == Event::Poll);
+        self.meetings.happens(event, socket, self.others.running());
+    }
+
     /// The processor dropped its translations.
     pub fn flush_translations(&mut self) {
         self.clear_filters();
-        self.model.flush_translations();
+        self.caches.flush_translations(self.others.running());
         if let Some(recorder) = &mut self.recorder {
-            recorder.happened(Operation::Flush);
+            recorder.flush(self.others.running());
         }
     }
 
@@ -562,21 +569,29 @@ impl Observer {
                 return;
             };
             self.dma_lines += 1;
-            self.model.device_write(Line(number));
+            self.caches.device_write(Line(number));
             if let Some(recorder) = &mut self.recorder {
                 recorder.device_write(Line(number));
             }
         }
     }
 
-    /// The card moved frames.
-    pub fn moved(&mut self, sent: u64, received: u64) {
+    /// A queue of the card moved frames.
+    pub fn moved(&mut self, queue: usize, sent: u64, received: u64) {
         if !self.is_watching() {
             return;
         }
+        let is_shared = self.is_shared();
         let Some(frames) = &mut self.frames else {
             return;
         };
+        if is_shared {
+            if self.queues.len() <= queue {
+                self.queues.resize(queue + 1, QueueFrames::default());
+            }
+            self.queues[queue].sent += sent;
+            self.queues[queue].received += received;
+        }
         frames.sent += sent;
         frames.received += received;
         if let Some(recorder) = &mut self.recorder {

@@ -43,11 +43,28 @@ pub struct Options {
     pub by: By,
     /// The kernel's type information (BTF), for structures.
     pub types: Option<PathBuf>,
+    /// The variables of the server's program, for structures.
+    pub program: Option<PathBuf>,
     /// File for the type information that the guest stores.
     pub dump_types: Option<PathBuf>,
     /// File for the mappings of the server's processes at the end of the window. With it, costs by
     /// function are also by block of user code.
     pub maps: Option<PathBuf>,
+}
+
+/// The modelled caches, and the options of the report.
+#[derive(Clone, Debug)]
+pub struct ObserverSettings {
+    /// The caches.
+    pub model: ModelParameters,
+    /// The processors and how their caches are kept coherent, if there are several.
+    pub sharing: Option<SharingParameters>,
+    /// The division of costs besides the division by layer.
+    pub by: By,
+    /// Whether accesses that cannot change a cache are left out of the recording.
+    pub filters_recording: bool,
+    /// Instructions after which the emulator ends a processor's turn. It is only reported.
+    pub turn_instructions: u64,
 }
 
 /// An option that cannot be used.
@@ -60,8 +77,9 @@ pub struct OptionError {
     pub expected: &'static str,
 }
 
-const KEYS: &str = "out, work, files, symbols, types, rules, dump, dump-types, maps, record, filter, \
-                    l1, l2, policy, prefetch, tlb, dma, processors, l3, protocol, turn or by, each with `=` and a value";
+const KEYS: &str = "out, work, files, symbols, types, program, rules, dump, dump-types, maps, record, \
+                    filter, l1, l2, policy, prefetch, tlb, dma, processors, l3, protocol, turn or by, \
+                    each with `=` and a value";
 const MODEL_KEYS: &str = "l1, l2, policy, prefetch, tlb or dma, each with `=` and a value";
 const SIZES: &str = "KIB:WAYS, or several joined by `+`";
 const SHARED: &str = "KIB:WAYS:PROCESSORS or none";
@@ -99,6 +117,14 @@ impl Options {
         Ok(options)
     }
 
+    /// The number of the server's processors. They are the first ones of the machine.
+    #[must_use]
+    pub fn server_processors(&self) -> usize {
+        self.sharing
+            .as_ref()
+            .map_or(1, |sharing| sharing.processors)
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         let file = || Some(PathBuf::from(value));
         match key {
@@ -109,6 +135,7 @@ impl Options {
             "rules" => self.rules = file(),
             "dump" => self.dump = file(),
             "types" => self.types = file(),
+            "program" => self.program = file(),
             "dump-types" => self.dump_types = file(),
             "maps" => self.maps = file(),
             "record" => self.record = file(),
@@ -172,6 +199,7 @@ impl Default for Options {
             turn_instructions: TURN_INSTRUCTIONS,
             by: By::Layer,
             types: None,
+            program: None,
             dump_types: None,
             maps: None,
         }
@@ -315,6 +343,7 @@ mod tests {
             "turn=2000",
             "by=function",
             "types=t",
+            "program=p",
             "dump-types=e",
             "maps=m",
         ];

@@ -1,14 +1,19 @@
 //! Simulates other caches with the accesses of a recording.
 
-use perpacket_memory::Policy;
+use perpacket_memory::{Action, Policy, Protocol, SharedLevel, Side, Touch};
 
-use crate::model::{Model, ModelParameters};
+use crate::caches::Caches;
+use crate::model::ModelParameters;
 use crate::recording::{
-    BUFFER_SETS, Chunk, Event, Events, FIRST_SETS, Mark, RecordFilter, Recording, RecordingError,
+    BUFFER_SETS, Chunk, Detail, Event, Events, FIRST_SETS, Mark, RecordFilter, Recording,
+    RecordingError,
 };
+use crate::sharing::SharingParameters;
 use crate::window::Window;
 
 /// The windows of a recording with these caches, as the running machine would have counted them.
+///
+/// If it has several processors, they have no third level, and MESI keeps their caches coherent.
 ///
 /// # Errors
 ///
@@ -17,9 +22,29 @@ pub fn replay(
     recording: Recording<'_>,
     parameters: &ModelParameters,
 ) -> Result<Vec<Window>, RecordingError> {
+    replay_coherent(recording, parameters, None, Protocol::default())
+}
+
+/// The same, with a third level and a protocol for the caches of several processors.
+///
+/// # Errors
+///
+/// As [`replay`].
+pub fn replay_coherent(
+    recording: Recording<'_>,
+    parameters: &ModelParameters,
+    shared: Option<SharedLevel>,
+    protocol: Protocol,
+) -> Result<Vec<Window>, RecordingError> {
     check_filter(recording.filter(), parameters)?;
+    let several = |processors| SharingParameters {
+        processors,
+        shared,
+        protocol,
+    };
+    let sharing = recording.processors().map(several);
     let mut replayer = Replayer {
-        model: Model::new(parameters)?,
+        caches: Caches::new(parameters, sharing.as_ref())?,
         instructions: Vec::new(),
     };
     let mut windows = Vec::new();
@@ -27,7 +52,11 @@ pub fn replay(
         match chunk? {
             Chunk::Events(events) => replayer.run(events)?,
             Chunk::Window(facts) => {
-                windows.push(Window::new(&facts, &replayer.model, &replayer.instructions));
+                windows.push(Window::new(
+                    &facts,
+                    &replayer.caches,
+                    &replayer.instructions,
+                ));
             }
         }
     }
@@ -64,28 +93,43 @@ fn check_filter(filter: RecordFilter, parameters: &ModelParameters) -> Result<()
 }
 
 struct Replayer {
-    model: Model,
+    caches: Caches,
     instructions: Vec<u64>,
 }
 
 impl Replayer {
     fn run(&mut self, events: Events<'_>) -> Result<(), RecordingError> {
         let mut row = 0;
+        let mut detail = Detail::default();
         self.reserve(row);
         for event in events {
             match event {
                 Event::Access(side, line) => {
-                    self.model.access(side, line, row);
+                    let action = match side {
+                        Side::Instruction => Action::Fetch,
+                        Side::Data if detail.is_store => Action::Store,
+                        Side::Data => Action::Load,
+                    };
+                    let touch = Touch {
+                        action,
+                        line,
+                        words: detail.words,
+                    };
+                    self.caches
+                        .access(usize::from(detail.processor), touch, row);
                 }
+                Event::Detail(own) => detail = own,
                 Event::Row(number) => {
                     row = number;
                     self.reserve(row);
                 }
                 Event::Instructions(number) => self.instructions[row] += number,
-                Event::Flush => self.model.flush_translations(),
+                Event::Flush => self
+                    .caches
+                    .flush_translations(usize::from(detail.processor)),
                 Event::DeviceWrite(first, lines) => {
                     for number in first.0..first.0.saturating_add(lines) {
-                        self.model.device_write(perpacket_memory::Line(number));
+                        self.caches.device_write(perpacket_memory::Line(number));
                     }
                 }
                 Event::Mark(mark) => self.mark(mark)?,
@@ -98,21 +142,21 @@ impl Replayer {
     fn reserve(&mut self, row: usize) {
         if row >= self.instructions.len() {
             self.instructions.resize(row + 1, 0);
-            self.model.reserve(row + 1);
+            self.caches.reserve(row + 1);
         }
     }
 
     fn mark(&mut self, mark: Mark) -> Result<(), RecordingError> {
         match mark {
             Mark::Attach => {
-                self.model.reset()?;
-                self.model.reserve(self.instructions.len());
+                self.caches.reset()?;
+                self.caches.reserve(self.instructions.len());
             }
             Mark::Start => {
-                self.model.start_counting();
+                self.caches.start_counting();
                 self.instructions.fill(0);
             }
-            Mark::Stop => {}
+            Mark::Stop => self.caches.end_counting(),
         }
         Ok(())
     }

@@ -85,6 +85,15 @@ impl Rows {
         *row as usize
     }
 
+    /// The context of a row.
+    #[must_use]
+    pub fn context(&self, row: usize) -> Context {
+        match self.by {
+            By::Layer => Context::at(row),
+            By::Function | By::Structure => self.subjects[row].1,
+        }
+    }
+
     /// Number of rows so far.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -372,6 +372,10 @@ impl Sharing {
             sizes,
             ..
         } = self.groups[index];
+        let words = match touch.action {
+            Action::Fetch => 0,
+            Action::Load | Action::Store => touch.words,
+        };
         let key = |from| MoveKey {
             row: row as u32,
             from,
@@ -388,7 +392,7 @@ impl Sharing {
                 counts.moved[configuration] += u64::from(from.is_some());
                 counts.modified[configuration] += u64::from(miss.is_modified);
                 if is_first {
-                    counts.add_words(touch.words, effects.written);
+                    counts.add_words(words, effects.written);
                 }
                 if miss.cause == Cause::Coherence && effects.true_sizes >> size & 1 == 1 {
                     counts.true_sharing[configuration] += 1;
@@ -401,7 +405,7 @@ impl Sharing {
                     let counts = self.moved(key(Some(loser as u8)));
                     counts.upgrades[configuration] += 1;
                     if is_first {
-                        counts.add_words(touch.words, 0);
+                        counts.add_words(words, 0);
                     }
                 }
             }

@@ -141,8 +141,12 @@ pub struct Structures {
     types: TypeInformation,
     layout: Layout,
     variables: Variables,
-    /// The variables of processor 0, once their address is known.
-    per_processor: Option<std::ops::Range<u64>>,
+    /// The variables of the server's program: the first and the last address of each, and its name.
+    program: Vec<(u64, u64, String)>,
+    /// The number of processors that are watched.
+    processors: usize,
+    /// The variables of each of these processors, once their addresses are known.
+    per_processor: Vec<std::ops::Range<u64>>,
     names: Vec<String>,
     by_name: FxHashMap<String, StructureId>,
     /// The structure and size of the objects of each cache.
@@ -158,28 +162,61 @@ impl std::fmt::Debug for Structures {
 
 impl Structures {
     /// The structures of a kernel with these types (BTF) and symbols (the text of `/proc/kallsyms`).
+    /// `processors` is the number of processors whose accesses are named, from processor 0 on.
     ///
     /// # Errors
     ///
     /// The types cannot be read, or lack a member that leads to the name of a cache.
-    pub fn new(types: &[u8], kallsyms: &str) -> Result<Self, StructuresError> {
+    pub fn new(types: &[u8], kallsyms: &str, processors: usize) -> Result<Self, StructuresError> {
         let types = TypeInformation::new(&Bytes(types))
             .map_err(|error| StructuresError::Types(format!("{error:?}")))?;
         Ok(Self {
             layout: Layout::of(&types)?,
             types,
             variables: Variables::parse(kallsyms),
-            per_processor: None,
+            program: Vec::new(),
+            processors,
+            per_processor: Vec::new(),
             names: Vec::new(),
             by_name: FxHashMap::default(),
             caches: FxHashMap::default(),
         })
     }
 
+    /// Names the variables of a program that is loaded at fixed addresses. Each line of `text` has a
+    /// variable's address (hexadecimal), its size in bytes and its name. Other lines do not count.
+    pub fn name_program(&mut self, text: &str) {
+        let variable = |line: &str| {
+            let mut words = line.split_whitespace();
+            let begin = u64::from_str_radix(words.next()?, 16).ok()?;
+            let bytes: u64 = words.next()?.parse().ok()?;
+            let name = words.next()?;
+            (bytes > 0).then(|| (begin, begin + bytes - 1, format!("{name} (program)")))
+        };
+        self.program = text.lines().filter_map(variable).collect();
+        self.program.sort();
+    }
+
+    /// The place of an address in a program's memory.
+    fn in_program(&mut self, address: u64) -> Place {
+        let after = self
+            .program
+            .partition_point(|(begin, ..)| *begin <= address);
+        match after.checked_sub(1).map(|index| &self.program[index]) {
+            Some((begin, end, name)) if address <= *end => {
+                // Lines are those of the machine, because a variable may begin within a line.
+                let offset = address - begin / LINE_BYTES * LINE_BYTES;
+                let name = name.clone();
+                self.named(&name, offset)
+            }
+            _ => self.named("[user memory]", 0),
+        }
+    }
+
     /// The place of a virtual address. `stack` is an address in the stack of the code that runs.
     pub fn of(&mut self, address: u64, stack: u64, memory: &impl KernelMemory) -> Place {
         if address < USER_END {
-            return self.named("[user memory]", 0);
+            return self.in_program(address);
         }
         if address / STACK_BYTES == stack / STACK_BYTES {
             return self.named("[stack]", 0);
@@ -228,9 +265,13 @@ impl Structures {
 
     /// The place of an address in the direct map of all memory.
     fn in_page(&mut self, address: u64, memory: &impl KernelMemory) -> Place {
-        let own = self.per_processor(memory);
-        if own.contains(&address) {
-            return self.variable(address - own.start);
+        self.find_processors(memory);
+        let mut areas = self.per_processor.iter();
+        if let Some(begin) = areas
+            .find(|area| area.contains(&address))
+            .map(|area| area.start)
+        {
+            return self.variable(address - begin);
         }
         let number = (address - DIRECT.start) / PAGE_BYTES;
         let layout = self.layout;
@@ -255,14 +296,18 @@ impl Structures {
         }
     }
 
-    /// The addresses of the variables of processor 0. They are read once.
-    fn per_processor(&mut self, memory: &impl KernelMemory) -> std::ops::Range<u64> {
-        let known = self.per_processor.get_or_insert_with(|| {
-            let offsets = self.variables.address_of("__per_cpu_offset");
-            let begin = offsets.map_or(0, |offsets| word(memory, offsets));
-            begin..begin + self.variables.address_of("__per_cpu_end").unwrap_or(0)
-        });
-        known.clone()
+    /// Reads the addresses of each processor's variables once.
+    fn find_processors(&mut self, memory: &impl KernelMemory) {
+        if !self.per_processor.is_empty() {
+            return;
+        }
+        let offsets = self.variables.address_of("__per_cpu_offset");
+        let bytes = self.variables.address_of("__per_cpu_end").unwrap_or(0);
+        let area = |processor| {
+            let begin = offsets.map_or(0, |offsets| word(memory, offsets + processor * 8));
+            begin..begin + bytes
+        };
+        self.per_processor = (0..self.processors.max(1) as u64).map(area).collect();
     }
 
     /// The structure and size of the objects of the cache at an address.

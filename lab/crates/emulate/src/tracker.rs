@@ -21,10 +21,10 @@ struct Saved {
     context: Context,
 }
 
-/// The context of one processor.
-#[derive(Debug)]
-pub struct Tracker {
-    current: Context,
+/// The code that a processor runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    context: Context,
     /// Whether a function that calls drivers has just made a call.
     calls_driver: bool,
     /// The context that a hardware entry interrupted, until the address of the entry's frame is
@@ -32,9 +32,30 @@ pub struct Tracker {
     interrupted: Option<Context>,
     /// Whether the next load is the first load of a return from an interrupt.
     returns_from_interrupt: bool,
-    saved: Box<[Saved]>,
     /// The last address of the stack that a call stored to.
     stack: u64,
+}
+
+impl Default for Position {
+    fn default() -> Self {
+        Self {
+            context: Context::UNCLAIMED,
+            calls_driver: false,
+            interrupted: None,
+            returns_from_interrupt: false,
+            stack: 0,
+        }
+    }
+}
+
+/// The context of the processor that runs.
+///
+/// Several processors share the stored contexts, because a thread can make a call on one processor
+/// and return from it on another.
+#[derive(Debug)]
+pub struct Tracker {
+    position: Position,
+    saved: Box<[Saved]>,
     returns: Returns,
 }
 
@@ -45,12 +66,8 @@ impl Default for Tracker {
             context: Context::UNCLAIMED,
         };
         Self {
-            current: Context::UNCLAIMED,
-            calls_driver: false,
-            interrupted: None,
-            returns_from_interrupt: false,
+            position: Position::default(),
             saved: vec![none; SAVED].into_boxed_slice(),
-            stack: 0,
             returns: Returns::default(),
         }
     }
@@ -61,7 +78,7 @@ impl Tracker {
     #[inline]
     #[must_use]
     pub const fn current(&self) -> Context {
-        self.current
+        self.position.context
     }
 
     /// Returns matched and unmatched so far.
@@ -70,23 +87,28 @@ impl Tracker {
         self.returns
     }
 
+    /// Another processor runs: exchanges the position with a stored one.
+    pub(crate) const fn exchange(&mut self, position: &mut Position) {
+        std::mem::swap(&mut self.position, position);
+    }
+
     /// Whether the next [`enter`](Self::enter) depends on more than the current context.
     #[inline]
     #[must_use]
     pub const fn is_at_driver_call(&self) -> bool {
-        self.calls_driver
+        self.position.calls_driver
     }
 
     /// Code of that work runs now.
     pub fn enter(&mut self, work: &Work) {
-        let calls_driver = std::mem::take(&mut self.calls_driver);
-        self.current = work.enter(self.current, calls_driver);
+        let calls_driver = std::mem::take(&mut self.position.calls_driver);
+        self.position.context = work.enter(self.position.context, calls_driver);
     }
 
     /// Sets the context that [`enter`](Self::enter) would compute. The caller has stored it.
     #[inline]
     pub const fn set(&mut self, context: Context) {
-        self.current = context;
+        self.position.context = context;
     }
 
     #[inline]
@@ -97,21 +119,21 @@ impl Tracker {
     /// A call instruction stored its return address at `address`.
     #[inline]
     pub fn call(&mut self, address: u64) {
-        let context = self.current;
-        self.stack = address;
+        let context = self.position.context;
+        self.position.stack = address;
         *self.slot(address) = Saved { address, context };
     }
 
     /// An address in the stack of the code that runs: the last that a call stored to.
     #[must_use]
     pub const fn stack(&self) -> u64 {
-        self.stack
+        self.position.stack
     }
 
     /// The same as [`call`](Self::call), for a call from a function that calls network drivers.
     pub fn call_driver(&mut self, address: u64) {
         self.call(address);
-        self.calls_driver = true;
+        self.position.calls_driver = true;
     }
 
     /// A return instruction loaded its return address from `address`.
@@ -119,7 +141,7 @@ impl Tracker {
     pub fn ret(&mut self, address: u64) {
         let saved = *self.slot(address);
         if saved.address == address {
-            self.current = saved.context;
+            self.position.context = saved.context;
             self.returns.matched += 1;
         } else {
             self.returns.unmatched += 1;
@@ -128,14 +150,14 @@ impl Tracker {
 
     /// The processor is about to run the first instruction of a hardware entry.
     pub const fn interrupt(&mut self) {
-        self.interrupted = Some(self.current);
+        self.position.interrupted = Some(self.position.context);
     }
 
     /// Records the first store of a hardware entry. `address` is the word below the frame if the
     /// store is the number of the interrupt. It is one word lower if the store is a return address.
     ///
     pub fn interrupt_store(&mut self, address: u64) {
-        if let Some(context) = self.interrupted.take() {
+        if let Some(context) = self.position.interrupted.take() {
             let address = interrupt_frame(address);
             *self.slot(address) = Saved { address, context };
         }
@@ -143,17 +165,17 @@ impl Tracker {
 
     /// A return from an interrupt begins: its first load is that of the address to return to.
     pub const fn interrupt_return_begins(&mut self) {
-        self.returns_from_interrupt = true;
+        self.position.returns_from_interrupt = true;
     }
 
     /// A return from an interrupt loaded from `address`.
     pub fn interrupt_return(&mut self, address: u64) {
-        if !std::mem::take(&mut self.returns_from_interrupt) {
+        if !std::mem::take(&mut self.position.returns_from_interrupt) {
             return;
         }
         let saved = *self.slot(address);
         if saved.address == address {
-            self.current = saved.context;
+            self.position.context = saved.context;
         }
     }
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use perpacket_memory::TranslationParameters;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Configuration, Model};
+use crate::caches::Caches;
+use crate::meetings::Met;
+use crate::model::Configuration;
+use crate::moves::SharingWindow;
 use crate::rows::RowName;
 
 /// Version of the result's JSON.
@@ -22,6 +25,30 @@ pub struct Frames {
     pub limit: Option<u64>,
     /// Whether counting ended there.
     pub reached: bool,
+}
+
+/// Frames that a queue of the card moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct QueueFrames {
+    /// Frames that left.
+    pub sent: u64,
+    /// Frames that arrived.
+    pub received: u64,
+}
+
+/// The counts of one of several processors, without its idle loop if they are instructions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ProcessorFacts {
+    /// Instructions.
+    pub instructions: u64,
+    /// Instructions by layer.
+    pub layers: BTreeMap<String, u64>,
+    /// Loads and stores.
+    pub data_accesses: u64,
+    /// Interrupts of devices, timers and other processors.
+    pub interrupts: u64,
+    /// Calls of the card's driver to look for frames.
+    pub polls: u64,
 }
 
 /// Data that the guest passes with the end of a window.
@@ -64,6 +91,15 @@ pub struct Facts {
     pub dma_lines: u64,
     /// The code that each row counts.
     pub rows: Vec<RowName>,
+    /// The counts of each processor, if several are watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processors: Vec<ProcessorFacts>,
+    /// The frames of each queue of the card, if several processors are watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueFrames>,
+    /// Whether packets and applications met, if several processors are watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meetings: Option<Met>,
 }
 
 /// Returns whose call was seen, and others.
@@ -135,16 +171,28 @@ pub struct Window {
     pub responses: BTreeMap<u16, u64>,
     /// Lines that the card wrote.
     pub dma_lines: u64,
+    /// The counts of each processor, if several are watched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processors: Vec<ProcessorFacts>,
+    /// The frames of each queue of the card, if several processors are watched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueFrames>,
+    /// Whether packets and applications met, if several processors are watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meetings: Option<Met>,
+    /// The lines that moved between processors, if several are watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<SharingWindow>,
     /// The members of structures whose misses are counted: the offset of each, and its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub members: BTreeMap<String, Vec<(u64, String)>>,
 }
 
 impl Window {
-    /// Combines the facts, the model's misses and the instructions by row to the result.
+    /// Combines the facts, the caches' misses and the instructions by row to the result.
     #[must_use]
-    pub fn new(facts: &Facts, model: &Model, instructions: &[u64]) -> Self {
-        let parameters = model.parameters();
+    pub fn new(facts: &Facts, caches: &Caches, instructions: &[u64]) -> Self {
+        let parameters = caches.parameters();
         let configurations = parameters.configurations();
         let mut counts = BTreeMap::new();
         for (row, name) in facts.rows.iter().enumerate() {
@@ -152,7 +200,7 @@ impl Window {
             let count = counts
                 .entry(name.clone())
                 .or_insert_with(|| Count::empty(name, configurations.len()));
-            count.add(ran, model, row);
+            count.add(ran, caches, row);
         }
         let counts: Vec<_> = counts
             .into_values()
@@ -172,6 +220,10 @@ impl Window {
             returns: facts.returns,
             responses: facts.responses.clone(),
             dma_lines: facts.dma_lines,
+            processors: facts.processors.clone(),
+            queues: facts.queues.clone(),
+            meetings: facts.meetings,
+            sharing: caches.sharing(&facts.rows),
             members: BTreeMap::new(),
         }
     }
@@ -197,15 +249,15 @@ impl Count {
         }
     }
 
-    fn add(&mut self, instructions: u64, model: &Model, row: usize) {
+    fn add(&mut self, instructions: u64, caches: &Caches, row: usize) {
         self.instructions += instructions;
-        for (index, misses) in model.misses(row).iter().enumerate() {
+        for (index, misses) in caches.misses(row).iter().enumerate() {
             self.l1i_misses[index] += misses.first[0];
             self.l1d_misses[index] += misses.first[1];
             self.l2i_misses[index] += misses.second[0];
             self.l2d_misses[index] += misses.second[1];
         }
-        let [instruction, data] = model.translation_misses(row);
+        let [instruction, data] = caches.translation_misses(row);
         self.itlb_misses += instruction;
         self.dtlb_misses += data;
     }

@@ -65,6 +65,9 @@ fn facts(connections: u32) -> Facts {
                 structure: None,
             })
             .collect(),
+        processors: Vec::new(),
+        queues: Vec::new(),
+        meetings: None,
     }
 }
 

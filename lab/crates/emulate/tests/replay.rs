@@ -113,6 +113,7 @@ fn observe(model: &ModelParameters, steps: &[Step], filters: bool, by: By) -> (W
     };
     let settings = ObserverSettings {
         model: model.clone(),
+        sharing: None,
         by,
         filters_recording: filters,
         turn_instructions: 0,
@@ -143,7 +144,7 @@ fn observe(model: &ModelParameters, steps: &[Step], filters: bool, by: By) -> (W
             }
             Step::Device(line) => observer.device_write(u64::from(*line) * 64, 300),
             Step::Flush => observer.flush_translations(),
-            Step::Frame => observer.moved(1, 1),
+            Step::Frame => observer.moved(0, 1, 1),
         }
     }
     let window = observer.stop(Guest::default(), &functions);
@@ -293,6 +294,7 @@ fn a_recording_of_several_chunks_lacks_no_write_of_a_device() {
 fn a_window_of_responses_begins_and_ends_with_one() {
     let settings = ObserverSettings {
         model: ModelParameters::default(),
+        sharing: None,
         by: By::Layer,
         filters_recording: true,
         turn_instructions: 0,
@@ -306,7 +308,7 @@ fn a_window_of_responses_begins_and_ends_with_one() {
     for number in 1..20 {
         observer.block(&mut block);
         observer.responds(if number == 5 { 404 } else { 200 });
-        observer.moved(2, 1);
+        observer.moved(0, 2, 1);
         assert_eq!(observer.is_frozen(), number >= 7);
         if observer.is_frozen() {
             break;

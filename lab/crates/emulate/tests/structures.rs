@@ -151,7 +151,7 @@ ffffffff82000300 T a_function
 
 /// The name and line of the structure at each address, with a stack at 0xffffc90000010000.
 fn places(types: &[u8], memory: &Memory, addresses: &[u64]) -> Vec<(String, u32)> {
-    let mut structures = Structures::new(types, SYMBOLS).expect("whole types");
+    let mut structures = Structures::new(types, SYMBOLS, 1).expect("whole types");
     let place = |address: &u64| {
         let structure = structures.of(*address, 0xffff_c900_0001_0000, memory);
         (
@@ -223,7 +223,7 @@ fn other_addresses_are_variables_stacks_and_user_memory() {
 fn members_of_long_members_have_their_path_and_offset() {
     let types = types(("pageflags", "PG_slab", 9));
     let memory = memory(1 << 9, 0);
-    let mut structures = Structures::new(&types, SYMBOLS).expect("whole types");
+    let mut structures = Structures::new(&types, SYMBOLS, 1).expect("whole types");
     structures.of(DIRECT + 16 * 4096, 0, &memory);
     let members = structures.members();
     let own: Vec<_> = members["TCP"]
@@ -236,7 +236,7 @@ fn members_of_long_members_have_their_path_and_offset() {
 #[test]
 fn types_that_cannot_be_read_or_lack_a_member_are_errors() {
     let error = |bytes: &[u8]| {
-        Structures::new(bytes, SYMBOLS)
+        Structures::new(bytes, SYMBOLS, 1)
             .expect_err("no types")
             .to_string()
     };

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 use perpacket_agent::status::{Failure, Status};
 use perpacket_agent::verb::Verb;
 use perpacket_linux::emulator::{DATA_BYTES, Emulator};
+use perpacket_linux::ethtool;
 use perpacket_linux::interface::{self, Offload};
 use perpacket_spec::{Spec, Switch};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::datagrams::{AnswerSpec, AskSpec, answer, ask};
+use crate::server_card::ServerCard;
 
 /// Time between two reads of the counters of a window.
 const COUNTER_INTERVAL: Duration = Duration::from_millis(1);
@@ -50,6 +52,16 @@ pub fn verbs() -> Vec<Verb> {
         Verb::new("guest offload", "", |spec: OffloadSpec, _| {
             set(&spec.interface, spec.offload, spec.state).map(|()| Status::Done)
         }),
+        Verb::new("guest queues", "", |spec: QueuesSpec, _| {
+            ethtool::set_queues(&spec.interface, spec.queues)
+                .map(|()| Status::Done)
+                .map_err(|error| Failure::failed(format!("{}: {error}", spec.interface)))
+        }),
+        Verb::new("guest rss", "", |spec: FlowsSpec, _| {
+            ethtool::set_flow_table(&spec.interface, &spec.queues)
+                .map(|()| Status::Done)
+                .map_err(|error| Failure::failed(format!("{}: {error}", spec.interface)))
+        }),
         Verb::new("guest mark", "", |spec: MarkSpec, _| {
             call(MARK, format!("{}\0", spec.name).as_bytes()).map(|_| Status::Done)
         }),
@@ -80,6 +92,25 @@ struct OffloadSpec {
     offload: Name,
     /// The state.
     state: Switch,
+}
+
+/// Set the number of a card's queues.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct QueuesSpec {
+    /// The interface of the card.
+    interface: String,
+    /// Queues, each for both directions.
+    queues: u32,
+}
+
+/// Set the table by which a card assigns flows to its queues.
+#[derive(clap::Args, Clone, Debug, Serialize, JsonSchema)]
+struct FlowsSpec {
+    /// The interface of the card.
+    interface: String,
+    /// The queues of successive hashes, such as 0,0,1; they repeat.
+    #[arg(value_delimiter = ',', required = true)]
+    queues: Vec<u32>,
 }
 
 /// Report to the emulator that the guest has reached a point.
@@ -136,6 +167,8 @@ struct CountSpec {
 }
 
 impl Spec for OffloadSpec {}
+impl Spec for QueuesSpec {}
+impl Spec for FlowsSpec {}
 impl Spec for MarkSpec {}
 impl Spec for StoreSpec {}
 impl Spec for WorkSpec {}
@@ -179,12 +212,12 @@ fn set(interface: &str, name: Name, state: Switch) -> Result<(), Failure> {
 }
 
 fn call(operation: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
-    request(operation, 0, data)
+    requested(operation, [0; 6], data)
 }
 
-fn request(operation: u32, argument: u64, data: &[u8]) -> Result<Vec<u8>, Failure> {
+fn requested(operation: u32, numbers: [u64; 6], data: &[u8]) -> Result<Vec<u8>, Failure> {
     Emulator::new()
-        .and_then(|mut emulator| emulator.call(operation, [argument, 0, 0, 0, 0, 0], data))
+        .and_then(|mut emulator| emulator.call(operation, numbers, data))
         .map_err(refused)
 }
 
@@ -234,16 +267,16 @@ fn print_part(part: u64) -> Result<(), Failure> {
 }
 
 fn count(spec: &CountSpec) -> Result<(), Failure> {
-    let (interface, frames) = (spec.interface.as_str(), spec.frames);
-    if request(CARD, registers(interface)?, &[])?.is_empty() {
+    let frames = spec.frames;
+    let card = ServerCard::new(&spec.interface);
+    let numbers = [card.registers()?, card.queues()?, 0, 0, 0, 0];
+    if requested(CARD, numbers, &[])?.is_empty() {
         return Err(Failure::failed(format!(
-            "{interface}: the emulator cannot read the rings of this card"
+            "{}: the emulator cannot read the rings of this card",
+            spec.interface
         )));
     }
     call(ATTACH, &[])?;
-    let card = Counters {
-        folder: format!("/sys/class/net/{interface}/statistics").into(),
-    };
     if let Some(script) = &spec.script {
         return count_script(&card, script);
     }
@@ -253,21 +286,18 @@ fn count(spec: &CountSpec) -> Result<(), Failure> {
     };
     let begun = card.frames()?;
     if spec.requests == 0 {
-        card.wait(|now| Ok(now >= begun + spec.warmup))?;
+        wait(&card, |now| Ok(now >= begun + spec.warmup))?;
     }
-    Emulator::new()
-        .and_then(|mut emulator| {
-            let numbers = [frames, spec.requests, spec.warmup_requests, function, 0, 0];
-            emulator.call(START, numbers, b"window\0")
-        })
-        .map_err(refused)?;
+    let before = card.steering()?;
+    let numbers = [frames, spec.requests, spec.warmup_requests, function, 0, 0];
+    requested(START, numbers, b"window\0")?;
     let from = [card.read("tx_packets")?, card.read("rx_packets")?];
     let started = Instant::now();
-    card.wait(|now| {
+    wait(&card, |now| {
         if spec.requests > 0 && now > begun + SILENT_FRAMES && call(REQUESTS, &[])? == [0; 8] {
             let lack = match function {
                 0 => "an HTTP response: the server does not answer HTTP",
-                _ => "a call of the counted function on processor 0",
+                _ => "a call of the counted function on the server's processors",
             };
             let frames = now - begun;
             return Err(Failure::failed(format!("{frames} frames without {lack}")));
@@ -280,12 +310,13 @@ fn count(spec: &CountSpec) -> Result<(), Failure> {
         card.read("rx_packets")? - from[1],
         spec.connections,
     ];
-    stop(values)
+    stop(values, &(before + &card.steering()?))
 }
 
 /// Counts during the second run of a script.
-fn count_script(card: &Counters, script: &Path) -> Result<(), Failure> {
+fn count_script(card: &ServerCard, script: &Path) -> Result<(), Failure> {
     run_script(script)?;
+    let before = card.steering()?;
     call(START, b"window\0")?;
     let from = [card.read("tx_packets")?, card.read("rx_packets")?];
     let started = Instant::now();
@@ -296,7 +327,7 @@ fn count_script(card: &Counters, script: &Path) -> Result<(), Failure> {
         card.read("rx_packets")? - from[1],
         0,
     ];
-    stop(values)
+    stop(values, &(before + &card.steering()?))
 }
 
 fn run_script(script: &Path) -> Result<(), Failure> {
@@ -346,11 +377,10 @@ fn address_in_mapping(line: &str, path: &str, offset: u64) -> Option<u64> {
 /// Ends the window. The plugin's output has these values as `guest.values`: the nanoseconds, the
 /// packets sent and received according to the interface's counters when the end was noticed, and
 /// the connections.
-fn stop([window_ns, sent, received, connections]: [u64; 4]) -> Result<(), Failure> {
+/// `steering` are the texts of a card with several queues, before and after the window.
+fn stop([window_ns, sent, received, connections]: [u64; 4], steering: &str) -> Result<(), Failure> {
     let values = [window_ns, sent, received, connections, 0, 0];
-    Emulator::new()
-        .and_then(|mut emulator| emulator.call(STOP, values, &[]))
-        .map_err(refused)?;
+    requested(STOP, values, steering.as_bytes())?;
     store_content(Content::Mappings, mappings().as_bytes()).map_err(refused)
 }
 
@@ -390,54 +420,26 @@ fn is_code(line: &str) -> bool {
     permissions.is_some_and(|own| own.contains('x'))
 }
 
-/// The physical address of the card's registers: the first resource of its PCI device.
-fn registers(interface: &str) -> Result<u64, Failure> {
-    let file = format!("/sys/class/net/{interface}/device/resource");
-    let text =
-        fs::read_to_string(&file).map_err(|error| Failure::failed(format!("{file}: {error}")))?;
-    text.split_whitespace()
-        .next()
-        .and_then(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok())
-        .ok_or_else(|| Failure::failed(format!("{file}: expected an address")))
-}
-
-/// An interface's counters.
-struct Counters {
-    folder: PathBuf,
-}
-
-impl Counters {
-    fn read(&self, name: &str) -> Result<u64, Failure> {
-        let file = self.folder.join(name);
-        fs::read_to_string(&file)
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .ok_or_else(|| Failure::failed(format!("{}: expected a count", file.display())))
-    }
-
-    /// Packets sent and received.
-    fn frames(&self) -> Result<u64, Failure> {
-        Ok(self.read("tx_packets")? + self.read("rx_packets")?)
-    }
-
-    /// Waits until a condition on the packets is true.
-    fn wait(&self, mut is_done: impl FnMut(u64) -> Result<bool, Failure>) -> Result<(), Failure> {
-        let mut last = (self.frames()?, Instant::now());
-        loop {
-            let now = self.frames()?;
-            if is_done(now)? {
-                return Ok(());
-            }
-            if now != last.0 {
-                last = (now, Instant::now());
-            } else if last.1.elapsed() > STALL_LIMIT {
-                return Err(Failure::failed(format!(
-                    "no frame for {} s after {now} frames: the server does not answer",
-                    STALL_LIMIT.as_secs()
-                )));
-            }
-            thread::sleep(COUNTER_INTERVAL);
+/// Waits until a condition on the packets of a card is true.
+fn wait(
+    card: &ServerCard,
+    mut is_done: impl FnMut(u64) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut last = (card.frames()?, Instant::now());
+    loop {
+        let now = card.frames()?;
+        if is_done(now)? {
+            return Ok(());
         }
+        if now != last.0 {
+            last = (now, Instant::now());
+        } else if last.1.elapsed() > STALL_LIMIT {
+            return Err(Failure::failed(format!(
+                "no frame for {} s after {now} frames: the server does not answer",
+                STALL_LIMIT.as_secs()
+            )));
+        }
+        thread::sleep(COUNTER_INTERVAL);
     }
 }
 

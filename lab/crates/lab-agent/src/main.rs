@@ -9,6 +9,7 @@ mod guest;
 mod load_media;
 mod route;
 mod serve_media;
+mod server_card;
 mod synthesize;
 
 use std::process::ExitCode;

@@ -1,9 +1,10 @@
 //! The stream of an emulated processor's accesses in a file.
 //!
-//! # Format, version 1
+//! # Format, versions 1 and 2
 //!
 //! A recording has the eight bytes `ppemurec`, the version as `u32`, the filter as `u32` (0 none, 1
-//! lines and pages), and then chunks. Numbers are little-endian. A chunk is its length in bytes as
+//! lines and pages, 2 words), in version 2 the number of processors as `u32`, and then chunks. Version
+//! 1 has the accesses of one processor. Numbers are little-endian. A chunk is its length in bytes as
 //! `u32`, the CRC-32 of its bytes as `u32`, and its bytes. The first byte is its type:
 //!
 //! | type | content |
@@ -23,14 +24,20 @@
 //! | 2 | the row of the accesses that follow |
 //! | 3 | bits 0 to 2 an [operation](Operation), the rest its argument |
 //!
+//! In version 2, a [detail](Detail) precedes an access whose processor, direction or words differ from
+//! those of the access before it.
+//!
 //! A difference d is stored in zigzag form: 2d if d is not negative, else -2d - 1. Each chunk
-//! begins with line 0 and row 0, so chunks are independent.
+//! begins with line 0, row 0 and the detail 0, so chunks are independent.
 //!
 //! The filter drops accesses that can change neither a first level of at least [`FIRST_SETS`] sets
 //! nor a translation buffer of at least [`BUFFER_SETS`] sets (see
-//! [`Filter`](perpacket_memory::Filter)).
+//! [`Filter`](perpacket_memory::Filter)). The filter of words drops accesses to the words of a line
+//! that the same processor has accessed in the same direction, if no other access to the line and no
+//! other line of the same index came between them.
 
 mod read;
+mod repeated_words;
 mod write;
 
 pub use read::{Chunk, Event, Events, Recording, RecordingError};
@@ -38,6 +45,8 @@ pub use write::Recorder;
 
 const MAGIC: [u8; 8] = *b"ppemurec";
 const VERSION: u32 = 1;
+/// The version of a recording of several processors.
+const SEVERAL: u32 = 2;
 
 const EVENTS: u8 = 1;
 const WINDOW: u8 = 2;
@@ -78,6 +87,33 @@ pub enum Operation {
     DeviceLines = 5,
     /// A window's mark: see [`Mark`].
     Mark = 6,
+    /// The details of the accesses that follow: see [`Detail`].
+    Detail = 7,
+}
+
+/// What an access of one of several processors has besides its line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// The processor.
+    pub processor: u8,
+    /// Whether an access of data is a store.
+    pub is_store: bool,
+    /// The words of the line that it accesses.
+    pub words: u8,
+}
+
+impl Detail {
+    const fn number(self) -> u64 {
+        self.words as u64 | (self.is_store as u64) << 8 | (self.processor as u64) << 9
+    }
+
+    const fn from_number(number: u64) -> Self {
+        Self {
+            processor: (number >> 9) as u8,
+            is_store: number >> 8 & 1 == 1,
+            words: number as u8,
+        }
+    }
 }
 
 /// Stages of a window.
@@ -98,6 +134,8 @@ pub enum RecordFilter {
     None,
     /// The accesses that a filter of lines or a filter of pages drops.
     LinesAndPages,
+    /// Repeated accesses of a processor to words that no other processor accesses between them.
+    Words,
 }
 
 /// The zigzag form of d: 2d if d is not negative, else -2d - 1.

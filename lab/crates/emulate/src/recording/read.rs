@@ -1,11 +1,11 @@
 //! Reads a recording.
 
-use perpacket_memory::{Line, Side};
+use perpacket_memory::{Line, MAX_PROCESSORS, Side};
 use thiserror::Error;
 
 use super::{
-    DATA, END, EVENTS, INSTRUCTION, LENGTHS, MAGIC, Mark, ROW, RecordFilter, VALUE_BITS, VERSION,
-    WINDOW, from_zigzag,
+    DATA, Detail, END, EVENTS, INSTRUCTION, LENGTHS, MAGIC, Mark, ROW, RecordFilter, SEVERAL,
+    VALUE_BITS, VERSION, WINDOW, from_zigzag,
 };
 use crate::window::Facts;
 
@@ -20,7 +20,7 @@ pub enum RecordingError {
     #[error("no recording of an emulated machine: expected the bytes `ppemurec` at its start")]
     Format,
     /// The recording has another version of the format.
-    #[error("recording of format {version}: expected {VERSION}")]
+    #[error("recording of format {version}: expected {VERSION} or {SEVERAL}")]
     Version { version: u32 },
     /// The file ends early.
     #[error("truncated at byte {offset}: expected a chunk that marks the end")]
@@ -46,6 +46,9 @@ pub enum RecordingError {
     /// The window names no connections that a bulk sender serves in turn.
     #[error("this is not a recording of a bulk sender")]
     NoConnections,
+    /// It has the accesses of several processors, and one is needed.
+    #[error("a recording of several processors: expected one of a single processor")]
+    Several,
     /// A parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] perpacket_memory::ParameterError),
@@ -64,7 +67,7 @@ impl RecordingError {
             Self::Filtered { .. } => {
                 "record again with these caches: the recording then has every access"
             }
-            Self::NoFrames | Self::NoConnections => {
+            Self::NoFrames | Self::NoConnections | Self::Several => {
                 "record a bulk sender: `perpacket emulate --server bulk --record FILE`"
             }
             Self::Parameter(_) => "change the parameter",
@@ -77,6 +80,7 @@ impl RecordingError {
 pub struct Recording<'a> {
     bytes: &'a [u8],
     filter: RecordFilter,
+    processors: usize,
 }
 
 /// A part of a recording.
@@ -88,7 +92,10 @@ pub enum Chunk<'a> {
     Window(Box<Facts>),
 }
 
+/// Bytes before the chunks in version 1. Version 2 has four more.
 const HEAD_BYTES: usize = 16;
+
+const MOST_PROCESSORS: u32 = MAX_PROCESSORS as u32;
 
 impl<'a> Recording<'a> {
     /// A recording from the bytes of its file.
@@ -106,12 +113,24 @@ impl<'a> Recording<'a> {
         let (Some(version), Some(filter)) = (number(bytes, 8), number(bytes, 12)) else {
             return Err(truncated);
         };
-        if version != VERSION {
-            return Err(RecordingError::Version { version });
-        }
-        let filter = match filter {
-            0 => RecordFilter::None,
-            1 => RecordFilter::LinesAndPages,
+        let processors = match version {
+            VERSION => 0,
+            SEVERAL => match number(bytes, HEAD_BYTES) {
+                Some(processors @ 1..=MOST_PROCESSORS) => processors as usize,
+                Some(_) => {
+                    return Err(RecordingError::Damaged {
+                        offset: HEAD_BYTES,
+                        expected: "1 to 8 processors",
+                    });
+                }
+                None => return Err(truncated),
+            },
+            _ => return Err(RecordingError::Version { version }),
+        };
+        let filter = match (filter, processors) {
+            (0, _) => RecordFilter::None,
+            (1, 0) => RecordFilter::LinesAndPages,
+            (2, 1..) => RecordFilter::Words,
             _ => {
                 return Err(RecordingError::Damaged {
                     offset: 12,
@@ -119,7 +138,17 @@ impl<'a> Recording<'a> {
                 });
             }
         };
-        Ok(Self { bytes, filter })
+        Ok(Self {
+            bytes,
+            filter,
+            processors,
+        })
+    }
+
+    /// The number of processors whose accesses it has, if it is a recording of several processors.
+    #[must_use]
+    pub fn processors(&self) -> Option<usize> {
+        (self.processors > 0).then_some(self.processors)
     }
 
     /// The accesses that the recording omits.
@@ -131,7 +160,10 @@ impl<'a> Recording<'a> {
     /// The chunks of the recording, in order. After an error there are no more chunks.
     pub fn chunks(&self) -> impl Iterator<Item = Result<Chunk<'a>, RecordingError>> + use<'a> {
         let bytes = self.bytes;
-        let mut offset = Some(HEAD_BYTES);
+        let mut offset = Some(match self.processors {
+            0 => HEAD_BYTES,
+            _ => HEAD_BYTES + 4,
+        });
         std::iter::from_fn(move || {
             let begin = offset.take()?;
             match chunk_at(bytes, begin) {
@@ -195,6 +227,8 @@ pub enum Event {
     DeviceWrite(Line, u32),
     /// A stage of a window.
     Mark(Mark),
+    /// The details of the accesses that follow.
+    Detail(Detail),
 }
 
 /// The events of one chunk.
@@ -243,6 +277,7 @@ impl<'a> Events<'a> {
                 2 => Mark::Stop,
                 _ => return None,
             }),
+            7 => Event::Detail(Detail::from_number(argument)),
             _ => return None,
         })
     }

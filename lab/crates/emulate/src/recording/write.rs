@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 
-use perpacket_memory::{Line, Side};
+use perpacket_memory::{Action, Line, Side, Touch};
 
+use super::repeated_words::RepeatedWords;
 use super::{
-    CHUNK_BYTES, DATA, END, EVENTS, INSTRUCTION, MAGIC, Mark, OPERATION, Operation, ROW,
-    RecordFilter, VALUE_BITS, VERSION, WINDOW, zigzag,
+    CHUNK_BYTES, DATA, Detail, END, EVENTS, INSTRUCTION, MAGIC, Mark, OPERATION, Operation, ROW,
+    RecordFilter, SEVERAL, VALUE_BITS, VERSION, WINDOW, zigzag,
 };
 use crate::window::Facts;
 
@@ -19,6 +20,9 @@ pub struct Recorder {
     /// Instructions in the current row that are not written yet.
     instructions: u64,
     last_device_line: u64,
+    /// The detail of the last access, and the filter, if several processors are recorded.
+    detail: Detail,
+    repeated: Option<RepeatedWords>,
     error: Option<io::Error>,
 }
 
@@ -29,9 +33,19 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording.
+    /// Begins a recording of one processor.
     #[must_use]
     pub fn new(sink: Box<dyn Write>, filter: RecordFilter) -> Self {
+        Self::begin(sink, VERSION, filter, 0)
+    }
+
+    /// Begins a recording of several processors.
+    #[must_use]
+    pub fn of_several(sink: Box<dyn Write>, processors: usize) -> Self {
+        Self::begin(sink, SEVERAL, RecordFilter::Words, processors)
+    }
+
+    fn begin(sink: Box<dyn Write>, version: u32, filter: RecordFilter, processors: usize) -> Self {
         let mut recorder = Self {
             sink,
             chunk: Vec::with_capacity(CHUNK_BYTES + 64),
@@ -39,11 +53,16 @@ impl Recorder {
             row: 0,
             instructions: 0,
             last_device_line: 0,
+            detail: Detail::default(),
+            repeated: (version == SEVERAL).then(|| RepeatedWords::new(processors)),
             error: None,
         };
         let mut head = MAGIC.to_vec();
-        head.extend(VERSION.to_le_bytes());
+        head.extend(version.to_le_bytes());
         head.extend((filter as u32).to_le_bytes());
+        if version == SEVERAL {
+            head.extend((processors as u32).to_le_bytes());
+        }
         recorder.write(&head);
         recorder.begin_chunk();
         recorder
@@ -68,7 +87,7 @@ impl Recorder {
     /// That many of the instructions that were reported last did not run. No operation may have been
     /// reported since.
     pub const fn leave(&mut self, instructions: u64) {
-        self.instructions -= instructions;
+        self.instructions = self.instructions.saturating_sub(instructions);
     }
 
     /// One access of the current row.
@@ -83,8 +102,46 @@ impl Recorder {
         self.event(tag, zigzag(line - last));
     }
 
+    /// One access of one of several processors, by code of `row`.
+    pub fn touch(&mut self, processor: usize, touch: Touch, row: usize) {
+        let is_repeated = |all: &mut RepeatedWords| all.repeats(processor, touch);
+        if self.repeated.as_mut().is_some_and(is_repeated) {
+            return;
+        }
+        self.instructions(row, 0);
+        let (side, detail) = match touch.action {
+            // The words of a fetch do not matter.
+            Action::Fetch => (Side::Instruction, self.detail),
+            Action::Load | Action::Store => (
+                Side::Data,
+                Detail {
+                    is_store: touch.action == Action::Store,
+                    words: touch.words,
+                    ..self.detail
+                },
+            ),
+        };
+        let detail = Detail {
+            processor: processor as u8,
+            ..detail
+        };
+        self.set_detail(detail);
+        self.access(side, touch.line);
+    }
+
+    fn set_detail(&mut self, detail: Detail) {
+        // The event may end a chunk, and the next one begins without a detail.
+        while self.detail != detail {
+            self.detail = detail;
+            self.event(OPERATION, detail.number() << 3 | Operation::Detail as u64);
+        }
+    }
+
     /// A device wrote a line.
     pub fn device_write(&mut self, line: Line) {
+        if let Some(repeated) = &mut self.repeated {
+            repeated.forget(line);
+        }
         // Both events below may begin a chunk, in which no line is the last one.
         self.flush_instructions();
         let line = u64::from(line.0);
@@ -99,6 +156,20 @@ impl Recorder {
     /// A frame, or the loss of the translations.
     pub fn happened(&mut self, operation: Operation) {
         self.operation(operation, 0);
+    }
+
+    /// One of several processors dropped its translations.
+    pub fn flush(&mut self, processor: usize) {
+        if let Some(repeated) = &mut self.repeated {
+            repeated.flush(processor);
+        }
+        let detail = Detail {
+            processor: processor as u8,
+            ..self.detail
+        };
+        self.flush_instructions();
+        self.set_detail(detail);
+        self.operation(Operation::Flush, 0);
     }
 
     /// A stage of a window.
@@ -172,6 +243,7 @@ impl Recorder {
     fn begin_chunk(&mut self) {
         self.chunk.push(EVENTS);
         self.last = [0; 2];
+        self.detail = Detail::default();
         self.last_device_line = u64::MAX - 1;
         if self.row != 0 {
             let word = ROW | 3 << 2 | (self.row as u64) << 4;
