@@ -432,12 +432,16 @@ def total(variants: Sequence[Variant], way: str) -> int:
     return sum(one.packets(way) for one in variants)
 
 
+def limits_of_caches(are_coherent: bool) -> list[str]:
+    """Sentences on the limits of modelled caches, of one or of several processors."""
+    if not are_coherent:
+        return list(LIMITS)
+    return [*(limit for limit in LIMITS if limit != ALONE), *COHERENT]
+
+
 def limits(settings: Settings, variants: Sequence[Variant]) -> list[str]:
     """Sentences on the limits of the numbers."""
-    found = list(LIMITS)
-    if any("sharing" in one.counts for one in variants):
-        found.remove(ALONE)
-        found += COHERENT
+    found = limits_of_caches(any("sharing" in one.counts for one in variants))
     found.append(
         "cycles are not measured: a model computes them from the counts, with the latencies of "
         f"{cycle_model(settings.cycles)}"

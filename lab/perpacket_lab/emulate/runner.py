@@ -305,10 +305,11 @@ class EmulatedRunner:
             name: str(lacks[plan.machine]) for name, plan in plans.items() if plan.machine in lacks
         }
         self.passes = Passes(sessions, sizes, Event(), {})
+        limits = report.limits_of_caches(any(plan.processors for plan in plans.values()))
         try:
             facts = {named(machine): session.facts for machine, session in sessions.items()}
             identity = facts["default"] if facts.keys() == {"default"} else {"kernels": facts}
-            yield SetupDescription(identity, {"limits": list(report.LIMITS)}, left_out)
+            yield SetupDescription(identity, {"limits": limits}, left_out)
         finally:
             self.passes = None
 
