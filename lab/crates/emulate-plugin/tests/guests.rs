@@ -401,8 +401,8 @@ fn an_option_that_is_wrong_ends_the_emulator_with_a_hint() {
             "error: second[0].ways = 16 is not possible: 100 KiB are 1600 lines",
         ),
         (
-            "l3=1:1",
-            "error: option `l3=1:1`: expected out, work, files, symbols",
+            "l4=1:1",
+            "error: option `l4=1:1`: expected out, work, files, symbols",
         ),
         (
             "record=/nonexistent/file",
