@@ -16,6 +16,7 @@ from perpacket.errors import ConfigurationError, MachineLacks
 from perpacket_lab.analysis import emulation_comparison, kernel_steps
 from perpacket_lab.analysis.estimates import Estimates
 from perpacket_lab.emulate import debian, debian_kernels, folders, kernel, kernel_options
+from perpacket_lab.emulate.hardware import Hardware
 from perpacket_lab.emulate.kernel import Kernel
 from perpacket_lab.emulate.runner import EmulatedRunner, Passes, PointPlan, result
 from perpacket_lab.run.observation_file import RunObservation, rows_from
@@ -106,6 +107,16 @@ def test_a_stored_kernel_needs_no_package_lists(suites: list[str]) -> None:
     assert (stored.version, stored.config) == ("6.12.30+deb12-amd64", "CONFIG_HZ=250\n")
     assert not suites
     assert kernel.cached() is None  # it is not the default kernel
+
+
+def test_a_stored_kernel_without_the_cards_driver_is_not_used(suites: list[str]) -> None:
+    folder = debian_kernels.stored_folder() / "linux-image-6.12.30+deb12-amd64"
+    folder.mkdir(parents=True)
+    igb = Hardware(processors=2).needed
+    assert debian_kernels.stored_folder(igb) != debian_kernels.stored_folder()
+    with pytest.raises(MachineLacks):
+        debian_kernels.get("6.12", needed=igb)
+    assert suites, "the package lists were asked"
 
 
 def test_kernels_are_listed_once_in_the_order_of_their_releases(

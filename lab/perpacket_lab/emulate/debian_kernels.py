@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -47,22 +47,22 @@ def name_in(kernel_option: Path) -> str:
     return text.removeprefix(SCHEME) if text.startswith(SCHEME) else ""
 
 
-def get(name: str, *, newest: bool = False) -> Kernel:
+def get(name: str, *, newest: bool = False, needed: Sequence[str] = kernel.NEEDED) -> Kernel:
     """The newest kernel of that name; with `newest`, one in the cache folder is not enough.
 
-    Raises `ConfigurationError` for a name that is no version, and `MachineLacks` if no suite has
-    such a kernel.
+    `needed` are the modules to load. Raises `ConfigurationError` for a name that is no version, and
+    `MachineLacks` if no suite has such a kernel.
     """
     check(name)
     stored = [
         folder.name.removeprefix(PREFIX)
-        for folder in stored_folder().glob(f"{PREFIX}*")
+        for folder in stored_folder(needed).glob(f"{PREFIX}*")
         if folders.PART not in folder.name
     ]
     matching = [version for version in stored if matches(name, version)]
     if matching and not newest:
-        folder = stored_folder() / f"{PREFIX}{max(matching, key=numbers)}"
-        return kernel.stored(folder, kernel.NEEDED)
+        folder = stored_folder(needed) / f"{PREFIX}{max(matching, key=numbers)}"
+        return kernel.stored(folder, needed)
     offers = [each for each in offered(newest=newest) if matches(name, each.version)]
     if not offers:
         raise MachineLacks(
@@ -70,12 +70,13 @@ def get(name: str, *, newest: bool = False) -> Kernel:
         )
     best = max(offers, key=lambda each: numbers(each.version))
     packages = debian.suite(best.suite, ARCHITECTURE)
-    return kernel.from_packages(packages, f"{PREFIX}{best.version}", stored_folder(), kernel.NEEDED)
+    parent = stored_folder(needed)
+    return kernel.from_packages(packages, f"{PREFIX}{best.version}", parent, needed)
 
 
-def stored_folder() -> Path:
-    """The folder of the kernels that were fetched by name."""
-    return folders.cache() / FOLDER
+def stored_folder(needed: Sequence[str] = kernel.NEEDED) -> Path:
+    """The folder of the kernels that were fetched by name, with these modules."""
+    return kernel.fetched(needed, FOLDER)
 
 
 def suites() -> list[str]:

@@ -122,9 +122,9 @@ def cached(needed: Sequence[str] = NEEDED) -> Kernel | None:
     return stored(max(there, key=lambda path: path.stat().st_mtime), needed) if there else None
 
 
-def fetched(needed: Sequence[str]) -> Path:
+def fetched(needed: Sequence[str], folder: str = "kernels") -> Path:
     """The folder of the fetched kernels that have the driver of these cards."""
-    return folders.cache() / ("kernels" if needed == NEEDED else f"kernels-{needed[0]}")
+    return folders.cache() / (folder if needed == NEEDED else f"{folder}-{needed[0]}")
 
 
 def stored(folder: Path, needed: Sequence[str]) -> Kernel:

@@ -66,7 +66,7 @@ def moved_lines(
     `labels` are the shapes of the second levels, and `estimate` computes a count per packet. Values
     are per packet, by the shape of the second level. Causes and sources include the idle loop.
     """
-    counts = Counts(variants, tuple(labels), estimate)
+    counts = MoveCounts(variants, tuple(labels), estimate)
     pairs = sorted({(one["from"], one["to"]) for one in counts.every if one["from"] is not None})
     first = variants[0].counts["sharing"]
     found = {
@@ -130,7 +130,7 @@ def is_structure(name: str, line: int | None = None) -> Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class MoveCounts:
     """The moves of all variants."""
 
     variants: Sequence[Variant]
@@ -190,7 +190,7 @@ def weight(one: Move) -> int:
     return int(one["moved"][0] + one["upgrades"][0])
 
 
-def by_structure(counts: Counts) -> list[dict[str, Any]]:
+def by_structure(counts: MoveCounts) -> list[dict[str, Any]]:
     """The structures whose lines move most, with the members that were accessed and written."""
     members = structures.members_of(counts.variants)
     totals: Counter[str] = Counter()
@@ -215,7 +215,7 @@ def by_structure(counts: Counts) -> list[dict[str, Any]]:
     ]
 
 
-def structures_of(counts: Counts, select: Select) -> dict[str, float]:
+def structures_of(counts: MoveCounts, select: Select) -> dict[str, float]:
     """The lines of each structure that the selected moves moved, per packet, the most first.
 
     The counts are those of the first second level; empty if structures were not counted.
@@ -227,13 +227,13 @@ def structures_of(counts: Counts, select: Select) -> dict[str, float]:
     return {name: counts.per_packet(totals[name]) for name in most if totals[name]}
 
 
-def placed(counts: Counts) -> list[Move]:
+def placed(counts: MoveCounts) -> list[Move]:
     """The moves of structures."""
     return [one for one in counts.every if one.get("structure")]
 
 
 def touched(
-    counts: Counts, name: str, members: structures.Members, line: int | None = None
+    counts: MoveCounts, name: str, members: structures.Members, line: int | None = None
 ) -> list[dict[str, Any]]:
     """The members of a structure that were accessed when its lines moved, the most frequent first.
 
@@ -273,7 +273,7 @@ def members_in(members: structures.Members, begin: int) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def read_mostly(counts: Counts) -> list[dict[str, Any]]:
+def read_mostly(counts: MoveCounts) -> list[dict[str, Any]]:
     """The lines that the kernel declares read-mostly and that move or are upgraded nevertheless.
 
     A declared group may begin or end within a line that has other members too. `accessed` and
@@ -309,7 +309,7 @@ def read_mostly(counts: Counts) -> list[dict[str, Any]]:
     return found
 
 
-def written_words(counts: Counts, name: str, line: int) -> set[int]:
+def written_words(counts: MoveCounts, name: str, line: int) -> set[int]:
     """The words of a line, from the start of its structure, that others wrote before a move."""
     return {
         line * WORDS + word

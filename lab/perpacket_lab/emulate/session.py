@@ -162,7 +162,7 @@ def kernel_of(guest: Guest) -> Kernel:
     if guest.kernel is None:
         return kernel.from_package(newest=guest.newest, needed=needed)
     if name := debian_kernels.name_in(guest.kernel):
-        return debian_kernels.get(name, newest=guest.newest)
+        return debian_kernels.get(name, newest=guest.newest, needed=needed)
     return kernel.from_file(guest.kernel, guest.modules, needed)
 
 

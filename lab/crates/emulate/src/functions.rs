@@ -131,7 +131,7 @@ pub struct Functions {
     symbols: KernelSymbols,
     rules: Rules,
     classes: Vec<Option<FunctionClass>>,
-    /// Whether blocks of user code are told apart, by their addresses.
+    /// Whether each block of user code is a function of its own, named by its address.
     divides_user: bool,
     user: Vec<u64>,
     by_address: FxHashMap<u64, Function>,
