@@ -114,8 +114,7 @@ def test_a_stored_kernel_without_the_cards_driver_is_not_used(suites: list[str])
     folder.mkdir(parents=True)
     igb = Hardware(processors=2).needed
     assert debian_kernels.stored_folder(igb) != debian_kernels.stored_folder()
-    with pytest.raises(MachineLacks):
-        debian_kernels.get("6.12", needed=igb)
+    debian_kernels.get("6.12", needed=igb)
     assert suites, "the package lists were asked"
 
 
