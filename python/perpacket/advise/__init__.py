@@ -15,7 +15,7 @@
     pasted.py       the outputs of several commands in one text
     texts.py        the facts of the texts of one moment
     case.py         the facts of another machine, from files
-    more_facts.py   facts about tables, sockets, system calls and programs
+    resource_facts.py  facts about tables, sockets, system calls and programs
     limit.py        what limits the traffic, in the order of the reasons
     limit_kinds.py  the kinds of limits
     limit_interfaces.py  limits of interfaces: allowances, offloads, links, shapers, rings

@@ -23,10 +23,10 @@ from perpacket.advise import (
     config_texts,
     growth,
     kernel_texts,
-    more_facts,
     pasted,
     processor_texts,
     profile,
+    resource_facts,
 )
 from perpacket.advise.counters import Counters, processors
 from perpacket.advise.expression import NotReadable
@@ -179,7 +179,7 @@ class Case:
             messages=self.now.messages,
             programs=self.now.programs,
             calls=self.now.calls,
-            idle_states=self.now.idle_states or more_facts.states_of(self.now.files),
+            idle_states=self.now.idle_states or resource_facts.states_of(self.now.files),
             hashed=self.now.hashed,
             irqbalance=self.now.irqbalance,
             speeds=self.now.speeds,

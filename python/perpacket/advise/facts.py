@@ -16,8 +16,8 @@ from perpacket.advise import (
     limit,
     limit_interfaces,
     links,
-    more_facts,
     observation,
+    resource_facts,
     server_processes,
 )
 from perpacket.advise.catalogue import Change
@@ -594,6 +594,6 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "unpaced_control": _unpaced_control,
     "rules": _rules,
     "rules_text": _rules_text,
-    **more_facts.FACTS,
+    **resource_facts.FACTS,
 }
 """Each fact by name."""

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from perpacket.advise import (
     config_texts,
@@ -37,6 +38,8 @@ UNNAMED = "INTERFACE"
 """The name of an interface that no file names."""
 
 IRQBALANCE = re.compile(r"irqbalance\.service.*?^\s*Active: (\w+)", re.MULTILINE | re.DOTALL)
+
+Value = TypeVar("Value")
 
 Parsed = object
 """What a parser found; nothing if it is empty or 0."""
@@ -134,11 +137,6 @@ class Texts:
         self.protocols.update(counts)
         return counts
 
-    def _add_devices(self, _: str, text: str) -> Parsed:
-        rows = kernel_texts.devices(text)
-        self.devices.update(rows)
-        return rows
-
     def _add_missed(self, _: str, text: str) -> Parsed:
         rows = tool_texts.missed(text)
         for name, counts in rows.items():
@@ -153,11 +151,6 @@ class Texts:
             self.drivers.setdefault(named[1], {}).update(rows)
         else:
             self.unnamed.append((name, rows))
-        return rows
-
-    def _add_queues(self, _: str, text: str) -> Parsed:
-        rows = tool_texts.disciplines(text)
-        self.queues.update(rows)
         return rows
 
     def _add_senders(self, _: str, text: str) -> Parsed:
@@ -201,26 +194,6 @@ class Texts:
             self.sysctls.setdefault("kernel.osrelease", release)
         return sysctls
 
-    def _add_idle_states(self, _: str, text: str) -> Parsed:
-        states = processor_texts.idle_states(text)
-        self.idle_states.update(states)
-        return states
-
-    def _add_programs(self, _: str, text: str) -> Parsed:
-        programs = processor_texts.programs(text)
-        self.programs.update(programs)
-        return programs
-
-    def _add_calls(self, _: str, text: str) -> Parsed:
-        calls = tool_texts.calls(text)
-        self.calls.update(calls)
-        return calls
-
-    def _add_messages(self, _: str, text: str) -> Parsed:
-        messages = log_texts.messages(text)
-        self.messages.update(messages)
-        return messages
-
     def _add_speeds(self, _: str, text: str) -> Parsed:
         speeds, rate = tool_texts.speeds(text), tool_texts.rate_bps(text)
         self.speeds.update(speeds)
@@ -232,11 +205,6 @@ class Texts:
         share = tool_texts.throttled(text)
         self.throttled = max(self.throttled, share)
         return int("nr_throttled" in text)
-
-    def _add_hash(self, _: str, text: str) -> Parsed:
-        fields = tool_texts.hashed_fields(text)
-        self.hashed.update(fields)
-        return fields
 
     def _add_services(self, _: str, text: str) -> Parsed:
         matched = IRQBALANCE.search(text)
@@ -283,6 +251,19 @@ class Texts:
             self.drivers.setdefault((named or others or [UNNAMED])[0], {}).update(rows)
 
 
+def _into(
+    field_of: Callable[[Texts], dict[str, Value]], parse: Callable[[str], Mapping[str, Value]]
+) -> Callable[[Texts, str, str], Parsed]:
+    """A method that adds all that a parser finds to one mapping."""
+
+    def add(texts: Texts, _: str, text: str) -> Parsed:
+        rows = parse(text)
+        field_of(texts).update(rows)
+        return rows
+
+    return add
+
+
 RECOGNIZED: dict[str, Callable[[Texts, str, str], Parsed]] = {
     "interrupts by processor": Texts._add_interrupts,
     "softnet_stat": Texts._add_backlogs,
@@ -290,10 +271,10 @@ RECOGNIZED: dict[str, Callable[[Texts, str, str], Parsed]] = {
     "times of processors": Texts._add_shares,
     "processors and nodes": Texts._add_cpus,
     "counters of protocols": Texts._add_protocols,
-    "packets by interface": Texts._add_devices,
+    "packets by interface": _into(lambda texts: texts.devices, kernel_texts.devices),
     "frames that an interface missed": Texts._add_missed,
     "counters of a driver": Texts._add_drivers,
-    "queueing disciplines": Texts._add_queues,
+    "queueing disciplines": _into(lambda texts: texts.queues, tool_texts.disciplines),
     "windows of connections": Texts._add_senders,
     "sockets": Texts._add_sockets,
     "rules of the packet filter": Texts._add_rules,
@@ -301,13 +282,15 @@ RECOGNIZED: dict[str, Callable[[Texts, str, str], Parsed]] = {
     "parameters of an interface": Texts._add_parameters,
     "interfaces": Texts._add_links,
     "settings of the kernel": Texts._add_sysctls,
-    "states of idle processors": Texts._add_idle_states,
-    "processor time of programs": Texts._add_programs,
-    "system calls": Texts._add_calls,
-    "messages of limits": Texts._add_messages,
+    "states of idle processors": _into(
+        lambda texts: texts.idle_states, processor_texts.idle_states
+    ),
+    "processor time of programs": _into(lambda texts: texts.programs, processor_texts.programs),
+    "system calls": _into(lambda texts: texts.calls, tool_texts.calls),
+    "messages of limits": _into(lambda texts: texts.messages, log_texts.messages),
     "the quota of a control group": Texts._add_quota,
     "speed or rate": Texts._add_speeds,
-    "fields that choose a queue": Texts._add_hash,
+    "fields that choose a queue": _into(lambda texts: texts.hashed, tool_texts.hashed_fields),
     "the state of irqbalance": Texts._add_services,
     "the configuration of a server": Texts._add_configuration,
 }
