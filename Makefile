@@ -62,14 +62,14 @@ $(VENV)/.installed-dev: $(SOURCES) | $(BIN)/python
 demo: setup
 	$(BIN)/perpacket demo $(if $(CHARTS),--charts $(CHARTS))
 
-# Two of the first four parts run at the same time. The last part measures times, so it runs alone. Each part
-# prints its duration. BESIDE: another target to make beside the first parts.
+# Three of the first parts run at the same time, because some of them wait. The last part measures times, so it
+# runs alone. Each part prints its duration. BESIDE: another target to make beside the first parts.
 test:
 	@$(MAKE) --no-print-directory --jobs 2 setup-dev peers
 	tests/prepare_guest.sh
 	@echo "The output of each part of the tests follows when the part ends"
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target rust-tests offline-tests host-tests emulation-tests \
-		machine-tests $(BESIDE)
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target emulation-tests offline-tests rust-tests \
+		machine-tests host-tests $(BESIDE)
 	@$(MAKE) --no-print-directory live-tests
 
 peers:
@@ -84,6 +84,8 @@ select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not ap
 
 # The tests share the dependencies that the set-up has compiled. Our own code has assertions, and is compiled faster.
 rust-tests: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
+# Many tests of servers wait.
+rust-tests: export RUST_TEST_THREADS = 6
 rust-tests: export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS = true
 rust-tests: export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS = true
 rust-tests:
@@ -103,7 +105,7 @@ machine-tests: export MACHINES = arm-pmu queues
 # For the agent of another architecture, which they build: half of the compiler's time.
 machine-tests: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
 machine-tests:
-	@$(call timed,Checks in machines under QEMU,$(BIN)/python -m pytest --durations=10 -m machines \
+	@$(call timed,Checks in machines under QEMU,$(BIN)/python -m pytest -s --durations=10 -m machines \
 		tests/test_machines.py)
 
 test-machines: setup-dev peers

@@ -125,7 +125,7 @@ def test_all_steps_find_a_change_that_costs_over_one_percent(
     assert new["state"] == old["state"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_git_bisect_finds_the_commit_that_made_requests_dearer(
     session: Session, tmp_path: Path
 ) -> None:

@@ -140,11 +140,13 @@ def test_wrk_is_a_client_of_http(session: Session, server: str) -> None:
     assert document["responses"]["statuses"].keys() == {"200"}
 
 
+@pytest.mark.full
 def test_redis_under_its_benchmark_costs_the_same_by_every_count(session: Session) -> None:
     program("redis-server")
     program("redis-benchmark")
     scenario = Scenario(REDIS, 1, client=f"{BENCHMARK} -l")
-    settings = replace(SMALL, scenario=scenario)
+    # The server also wakes up ten times a second.
+    settings = replace(SMALL, scenario=scenario, requests=500)
     by_function = emulated(session, replace(settings, function="processCommand"))
     by_call = emulated(session, replace(settings, system_call="read"))
     once = replace(scenario, client=BENCHMARK)

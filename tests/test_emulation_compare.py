@@ -153,7 +153,9 @@ def base(session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return emulated(session, HTTP, tmp_path_factory.mktemp("base"))
 
 
-@pytest.mark.parametrize("number", [1, 10, 100, 1000])
+@pytest.mark.parametrize(
+    "number", [1, *(pytest.param(more, marks=pytest.mark.full) for more in (10, 100)), 1000]
+)
 def test_more_instructions_are_counted_exactly(
     session: Session, base: dict[str, Any], tmp_path: Path, number: int
 ) -> None:
@@ -178,7 +180,9 @@ def test_one_more_header_costs_only_the_kernel(
 ) -> None:
     more = differences(base, emulated(session, HEADER, tmp_path))
     assert abs(more["user"]) < 0.1
-    assert 0 < sum(more.values()) < 2 * NOISE * base["total"]["instructions_per_request"]
+    # A timer that ends in one window and not in the other is in these two layers.
+    of_packets = sum(more.values()) - more["interrupt"] - more["scheduler"]
+    assert 0 < of_packets < NOISE * base["total"]["instructions_per_request"]
 
 
 def test_the_same_server_has_no_difference(base: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ def test_an_interrupted_recording_leaves_no_process_and_no_file(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_preparation_leaves_no_process_and_no_guest(
     session: Session, chance: random.Random, tmp_path: Path
 ) -> None:

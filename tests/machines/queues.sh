@@ -24,8 +24,12 @@ for setting in "count 0" "ratep 8000" "pkt_size 60" "dst 10.0.0.1" "dst_mac 52:5
     packets eth1 "$setting"
 done
 packets pgctrl start &
-# bind QUEUE CPU: the processor of a receive queue's interrupt.
-bind() { echo $2 >/proc/irq/$(sed -n "s/^ *\([0-9]*\):.* eth0-rx-$1\$/\1/p" /proc/interrupts)/smp_affinity_list; }
+# bind QUEUE CPU: the processor of the interrupts of a receive queue and of its transmit queue.
+bind() {
+    for irq in $(sed -n "s/^ *\([0-9]*\):.* eth0-[rt]x-$1\$/\1/p" /proc/interrupts); do
+        echo $2 >/proc/irq/$irq/smp_affinity_list
+    done
+}
 for queue in 0 1 2 3; do bind $queue $queue; done
 sleep 3
 check profile-spread perpacket-agent profile --duration 5 --events clock --format json
