@@ -16,20 +16,29 @@ from perpacket.errors import ConfigurationError
 from perpacket_lab import api
 from perpacket_lab.analysis.emulation_comparison import EmulationComparison
 from perpacket_lab.emulate.guest_changes import GuestChange
+from perpacket_lab.emulate.hardware import Hardware
 from perpacket_lab.emulate.session import Guest, Session
 from perpacket_lab.emulate.settings import Scenario, Settings
 from probes import need, program
 
 SMALL = Settings(Scenario("web", 1), requests=50, warmup_requests=50, variants=3)
+TWO = Hardware(2, 2)
 IN_GUEST = [name for name, change in catalogue.load().items() if change.guest is not None]
 
-VALUES = {"defer-irqs": "2;200000", "tcp-rmem": "4096 65536 65536", "mtu": "9000"}
+VALUES = {
+    "defer-irqs": "2;200000",
+    "tcp-rmem": "4096 65536 65536",
+    "mtu": "9000",
+    "rfs": "4096",
+    "ring": "512",
+}
 """Values for changes whose example would change nothing in the guest."""
 
 
 def compared(*changes: str, settings: Settings = SMALL) -> list[EmulationComparison]:
     """The comparisons of these changes, each with the emulation without a change."""
-    return list(api.emulate_changes(settings, Guest(), changes).values())
+    guest = Guest(hardware=settings.hardware)
+    return list(api.emulate_changes(settings, guest, changes).values())
 
 
 def function(comparison: EmulationComparison, name: str) -> float:
@@ -78,6 +87,11 @@ def test_the_command_of_a_change_is_that_of_its_setting() -> None:
     assert GuestChange.of("mitigations=auto", Scenario()).kernel_option == "mitigations=auto"
     assert GuestChange.of("nft-rules=2", Scenario()).programs == {"nft"}
     assert GuestChange.of("nothing", Scenario()) == GuestChange("nothing")
+
+
+def test_a_change_of_several_processors_is_refused_on_one() -> None:
+    with pytest.raises(ConfigurationError, match="needs 2 processors of the server, and it has 1"):
+        compared("rps=all")
 
 
 def test_nothing_changes_nothing(session: Session) -> None:
@@ -154,5 +168,7 @@ def test_every_change_of_the_catalogue_for_guests_runs(session: Session, name: s
         value = "off"
     scenario = replace(SMALL.scenario, offloads=offloads)
     settings = replace(SMALL, scenario=scenario, requests=20, variants=1)
+    if change.guest.processors > 1:
+        settings = replace(settings, hardware=TWO)
     (one,) = compared(f"{name}={value}", settings=settings)
     assert 0.3 < ratio(one) < 3

@@ -218,6 +218,22 @@ def test_a_curve_of_several_columns_has_a_line_for_each(measured: Analysis) -> N
     assert ">99th percentile<" in svg
 
 
+def test_a_curve_over_names_has_a_row_for_each_level_and_column(measured: Analysis) -> None:
+    columns = "latency_us.response.p50,latency_us.response.p99"
+    points = tuple(
+        replace(point, factors={"setting": name})
+        for point, name in zip(measured.study.points, ("rps", "rfs"), strict=True)
+    )
+    named = of_frame(replace(measured.study, points=points), measured, MEASURED)
+    plot = kinds.plot_of(Figure("curve", "Time", "setting", columns), named)
+    assert plot is not None
+    assert plot.description.startswith("Highest: rfs, 99th percentile with 4,200")
+    svg = drawn(plot.draw(chart_style.WIDE))
+    for name in ("rps", "rfs"):
+        assert f"{name}, median" in svg
+        assert f"{name}, 99th percentile" in svg
+
+
 @pytest.fixture(scope="module")
 def files(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The charts of the invented study as files."""

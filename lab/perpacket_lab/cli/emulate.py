@@ -481,7 +481,7 @@ def shell(
         session.plugin,
         arguments,
         incoming=True,
-        work=UNPACK + b"exec setsid cttyhack sh\n",
+        work=f"{UNPACK}\nexec setsid cttyhack sh\n".encode(),
         files=session.files,
         terminal=True,
     ) as machine:

@@ -58,6 +58,8 @@ class GuestChange:
     kernel_option: str = ""
     modules: tuple[str, ...] = ()
     """The modules that the commands need, unless they are built in."""
+    processors: int = 1
+    """The least number of the server's processors."""
 
     @classmethod
     def of(cls, text: str, scenario: Scenario) -> GuestChange:
@@ -74,7 +76,7 @@ class GuestChange:
         if guest.command:
             command = guest.command.replace("{value}", value)
             command = command.replace("{interface}", SERVER_CARD)
-            return cls(text, (in_shell("", command),), modules=modules)
+            return cls(text, (in_shell("", command),), "", "", modules, guest.processors)
         assert change.setting is not None
         cards = {"": SERVER_CARD}
         if change.setting["kind"] in settings.BOTH_ENDS:
@@ -84,7 +86,18 @@ class GuestChange:
             for inside, card in cards.items()
             for opened in [settings.open(change.setting, GuestScope(card))]
         ]
-        return cls(text, tuple(commands), modules=modules)
+        return cls(text, tuple(commands), "", "", modules, guest.processors)
+
+    def check_processors(self, processors: int) -> None:
+        """Raise `ConfigurationError` if the server has too few processors for the change."""
+        if processors < self.processors:
+            raise ConfigurationError(
+                f"{self.text}: the change needs {self.processors} processors of the server, and it "
+                f"has {processors}",
+                parameter="--change",
+                value=self.text,
+                hint=f"add --processors {self.processors} --queues {self.processors}",
+            )
 
     @property
     def programs(self) -> set[str]:

@@ -54,7 +54,11 @@ CLIENT_OUTPUT = "perpacket: output of the client"
 CLIENT_BYTES = 65_536
 """The most bytes of it."""
 
-UNPACK = b"perpacket-agent guest files | (cd / && cpio -idu) 2>/dev/null\n"
+UNPACK = """\
+perpacket-agent guest files | (cd / && cpio -idu) 2>/tmp/unpacked || {
+    echo "error: the guest cannot unpack the server's files: $(tail -n 1 /tmp/unpacked)" >&2
+    exit 1
+}"""
 """Unpacks the files of another server."""
 
 SETUP = "/tmp/setup"
@@ -89,7 +93,7 @@ def script(settings: Settings, variant: int, counted: Place | None = None) -> by
     lines = [
         "exec 2>/tmp/errors",
         'inside="nsenter -n -t $(cat /run/client)"',
-        UNPACK.decode(),
+        UNPACK,
         *network(scenario),
         *workers(hardware),
         *setup(settings.setup),

@@ -144,9 +144,12 @@ class InGuest(Entry):
     """`[guest]`: the change on an emulated machine, where it endangers nothing.
 
     Without a command or an option of the kernel, the guest runs the command of the setting. In all
-    texts, `{value}` is replaced.
+    texts, `{value}` is replaced. Commands know the number of the server's processors as `$servers`,
+    and that of the card's queues as `$queues`, if there are several.
     """
 
+    processors: int = 1
+    """The least number of the server's processors."""
     values: list[str] = Field(default_factory=list)
     """The values there, if they are not those of the change."""
     command: str = ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
@@ -51,43 +52,52 @@ SCHEMA: Final = {
 
 
 def curves(figure: Figure, analysis: Analysis) -> Plot | None:
-    """A column's mean and interval per point: lines, or rows if the levels are texts."""
-    if "," in figure.y:
-        return _several_columns(figure, analysis)
-    means = analysis.estimates.column_means(figure.y)
-    published = published_in(analysis.comparisons, figure.y)
-    points = [
-        point
-        for point in figure_points(analysis.study, figure)
-        if point.name in means and level_of(point, figure.x) is not None
-    ]
-    if not points:
-        return None
-    if any(isinstance(level_of(point, figure.x), str) for point in points):
-        records = [
-            beside.record_of(_row_name(point, figure), means[point.name], published.get(point.name))
-            for point in points
-        ]
-        best = max(points, key=lambda point: means[point.name].value)
-        description = f"Highest: {_row_name(best, figure)} with {means[best.name]}."
-        return beside.plot_of(records, titles_of(figure)[1], description, analysis.terms)
+    """The mean and interval of columns per point: lines, or rows if the levels are texts."""
+    values = list(_values(figure, analysis))
+    is_one = "," not in figure.y
+    if any(isinstance(level_of(value.point, figure.x), str) for value in values):
+        return _rows(figure, values, is_one, analysis.terms)
     records = [
-        _record(point, figure, means[point.name], published.get(point.name), _series(point, figure))
-        for point in points
+        _record(value.point, figure, value.mean, value.published, _series(value.point, figure))
+        if is_one
+        else _record(value.point, figure, value.mean, None, _column_series(value, figure))
+        for value in values
     ]
     return _plot(records, figure, analysis.terms)
 
 
-def _several_columns(figure: Figure, analysis: Analysis) -> Plot | None:
-    """Several columns over the same levels, a line each."""
-    records = [
-        _record(point, figure, means[point.name], None, _column_series(column, point, figure))
-        for column in figure.y.split(",")
-        for means in (analysis.estimates.column_means(column),)
-        for point in figure_points(analysis.study, figure)
-        if point.name in means and isinstance(level_of(point, figure.x), int | float)
-    ]
-    return _plot(records, figure, analysis.terms)
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A column's mean at a point, with the published value."""
+
+    column: str
+    point: Point
+    mean: Interval
+    published: Comparison | None
+
+
+def _values(figure: Figure, analysis: Analysis) -> Iterator[_Value]:
+    """The values of the figure's columns at its points."""
+    for column in figure.y.split(","):
+        means = analysis.estimates.column_means(column)
+        published = published_in(analysis.comparisons, column)
+        for point in figure_points(analysis.study, figure):
+            if point.name in means and level_of(point, figure.x) is not None:
+                yield _Value(column, point, means[point.name], published.get(point.name))
+
+
+def _rows(figure: Figure, values: list[_Value], is_one: bool, terms: Terms) -> Plot:
+    """A row for each level, and for each column if there are several."""
+
+    def name(value: _Value) -> str:
+        level, series = level_of(value.point, figure.x), _series(value.point, figure)
+        words = "" if is_one else statistic_in_words(value.column)
+        return ", ".join(filter(None, (str(level), series, words)))
+
+    best = max(values, key=lambda value: value.mean.value)
+    records = [beside.record_of(name(value), value.mean, value.published) for value in values]
+    description = f"Highest: {name(best)} with {best.mean}."
+    return beside.plot_of(records, titles_of(figure)[1], description, terms)
 
 
 def relative_curves(figure: Figure, analysis: Analysis) -> Plot | None:
@@ -157,15 +167,10 @@ def _plot(
     )
 
 
-def _column_series(column: str, point: Point, figure: Figure) -> str:
+def _column_series(value: _Value, figure: Figure) -> str:
     """The name of a line if there are several columns: the column and the level of the series."""
-    return ", ".join(filter(None, (statistic_in_words(column), _series(point, figure))))
-
-
-def _row_name(point: Point, figure: Figure) -> str:
-    """The level, and the level of the series if there is one."""
-    names = [str(level_of(point, figure.x))]
-    return ", ".join(names + ([_series(point, figure)] if figure.series else []))
+    words = statistic_in_words(value.column)
+    return ", ".join(filter(None, (words, _series(value.point, figure))))
 
 
 def _series(point: Point, figure: Figure) -> str:
