@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -18,6 +19,7 @@ from perpacket.advise.limit_kinds import What
 from perpacket.cli.app import run
 from perpacket.errors import ConfigurationError
 from perpacket.measure import agent
+from probes import need
 
 CAPTURE = [str(agent.find()), "capture"]
 
@@ -209,6 +211,34 @@ def test_a_captured_case_is_private_and_read_with_its_own_facts(
     assert seen.growth.busy
     assert seen.growth.seconds > 0.5
     assert seen.cpus == os.cpu_count()
+
+
+def test_a_case_of_a_process_has_its_namespace_and_names_if_they_are_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("netns")
+    script = "ip link add only0 type veth peer name only1 && echo made && exec sleep 100"
+    command = ["unshare", "--net", "sh", "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "made\n"
+            inside = ["nsenter", "-n", "-t", str(server.pid)]
+            link = [*inside, "ip", "-json", "link", "show", "only0"]
+            (row,) = json.loads(subprocess.run(link, capture_output=True, check=True).stdout)
+            texts = []
+            for number, names in enumerate(([], ["--names"])):
+                file = str(tmp_path / f"{number}.case")
+                words = ["--pid", str(server.pid), "--duration", "0.2s", "--output", file, *names]
+                subprocess.run([*CAPTURE, *words], check=True)
+                capsys.readouterr()
+                assert run(["case", "show", file]) == 0
+                texts.append(capsys.readouterr().out)
+        finally:
+            server.kill()
+    assert all("only0" in text for text in texts)
+    assert [os.uname().nodename in text for text in texts] == [False, True]
+    assert [row["address"] in text for text in texts] == [False, True]
 
 
 def test_an_archive_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:

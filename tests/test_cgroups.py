@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -161,6 +162,20 @@ def test_a_profile_of_a_group_has_its_work_and_no_other_programs() -> None:
     parts = part["own"]["share"] + part["shared"]["share"]
     assert parts <= 1 + 1e-9
     assert report["categories"]["other_programs"]["share"] <= 1 - parts + 1e-9
+
+
+def test_a_case_of_a_group_has_its_work(tmp_path: Path) -> None:
+    own = own_agent()
+    top, file = f"perpacket-test-{os.getpid()}", tmp_path / "group.case"
+    with group(top) as folder, running(folder, sys.executable, "-c", BUSY):
+        words = ["--cgroup", f"/{top}", "--duration", "1.5s", "--output", str(file), "--quiet"]
+        subprocess.run([own, "capture", *words], check=True)
+    with tarfile.open(file) as case:
+        stored = case.extractfile("case/profile.json")
+        assert stored is not None
+        part = json.load(stored)["group"]
+    assert part["name"] == f"/{top}"
+    assert part["own"]["cpu_s"] > 0.5
 
 
 def test_packets_are_those_of_the_groups_namespace() -> None:

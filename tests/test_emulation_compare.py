@@ -154,7 +154,7 @@ def base(session: Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.parametrize(
-    "number", [1, *(pytest.param(more, marks=pytest.mark.full) for more in (10, 100)), 1000]
+    "number", [1, *(pytest.param(more, marks=pytest.mark.full) for more in (10, 100, 1000))]
 )
 def test_more_instructions_are_counted_exactly(
     session: Session, base: dict[str, Any], tmp_path: Path, number: int

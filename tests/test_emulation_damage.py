@@ -65,7 +65,8 @@ def stored_fixture(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return replace(session.machine, folder=folder)
 
 
-@pytest.mark.parametrize("name", ["memory", pytest.param("about.json", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["memory", "about.json"])
 def test_a_damaged_guest_is_named_and_made_again(
     stored: Prepared, session: Session, name: str
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_server_of_an_image_has_the_environment_of_the_image_and_of_the_option
     assert document["responses"]["statuses"].keys() == {"200"}
 
 
+@pytest.mark.full
 def test_pythons_web_server_runs_with_its_modules(session: Session) -> None:
     python = sys._base_executable  # type: ignore[attr-defined]  # its type lacks it
     done = subprocess.run([python, "-c", USED], capture_output=True, text=True, check=True)

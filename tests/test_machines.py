@@ -177,18 +177,44 @@ def test_an_old_kernel_serves_media_and_links_hosts(run: Run) -> None:
     assert "Linux 6.6" in added.errors
 
 
+def sent(run: Run, name: str, into: Path) -> Path:
+    """A file that the guest printed compressed, as text."""
+    into.write_bytes(gzip.decompress(base64.b64decode(succeeded(run, name).output)))
+    return into
+
+
+def profile_of(recording: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Profile a recording of another machine."""
+    command = [str(agent.find()), "profile", "--perf", str(recording), "--packets", "1000"]
+    return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+
+
 @machine("big-endian")
 def test_a_recording_in_another_byte_order_is_refused_by_name(run: Run, tmp_path: Path) -> None:
     succeeded(run, "record")
-    data = gzip.decompress(base64.b64decode(succeeded(run, "recording").output))
-    assert data.startswith(b"PERFILE2"[::-1] if sys.byteorder == "big" else b"2ELIFREP"), data[:8]
-    recording = tmp_path / "perf.data"
-    recording.write_bytes(data)
-    command = [str(agent.find()), "profile", "--perf", str(recording), "--packets", "1000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    recording = sent(run, "recording", tmp_path / "perf.data")
+    magic = recording.read_bytes()[:8]
+    assert magic == (b"PERFILE2"[::-1] if sys.byteorder == "big" else b"2ELIFREP")
+    done = profile_of(recording)
     assert done.returncode == 2
     assert f"--perf {recording}: recorded on a machine of the other byte order" in done.stderr
     assert "perf script" in done.stderr
+
+
+@machine("arm-6.1")
+def test_a_recording_of_another_architecture_has_the_layers_of_its_kernel(
+    run: Run, tmp_path: Path
+) -> None:
+    succeeded(run, "record")
+    recording = sent(run, "recording", tmp_path / "perf.data")
+    done = profile_of(recording)
+    assert done.returncode == 2, "the symbols of this machine are those of another kernel"
+    symbols = sent(run, "symbols", tmp_path / "kallsyms")
+    done = profile_of(recording, "--kallsyms", str(symbols), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["layers"]["tcp"]["share"] > 0.1
+    assert report["unclaimed_share"] < 0.02, report["unclaimed_top"]
 
 
 @machine("queues")

@@ -296,12 +296,24 @@ def test_options_of_other_servers_are_read_from_their_processes(tmp_path: Path) 
     process(2, "java", "java -Dio.netty.eventLoopThreads=4 -jar app.jar")
     process(3, "api", "/api", "A=1\0GOMAXPROCS=64\0B=2")
     process(4, "python", "python app.py")
-    found = {pid: server_processes.find(pid, tmp_path) for pid in (1, 2, 3, 4)}
+    (tmp_path / "envoy.yaml").write_text(
+        "static_resources:\n  clusters:\n  - name: a\n    max_requests_per_connection: 1\n"
+    )
+    process(5, "envoy", "/usr/bin/envoy -c /envoy.yaml --concurrency 3")
+    children = process(6, "MainThread", "/usr/bin/node app.js") / "task" / "6" / "children"
+    process(7, "node", "node worker.js")
+    found = {pid: server_processes.find(pid, tmp_path) for pid in range(1, 8)}
+    children.parent.mkdir(parents=True)
+    children.write_text("4 7 7 ")
+    cluster = server_processes.find(6, tmp_path)
     assert found[1].options["workers"] == "2"
     assert found[1].options["upstream-reuse"] == "off"
     assert (found[2].kind, found[2].options["workers"]) == ("java", "4")
     assert (found[3].kind, found[3].options["workers"]) == ("Go program", "64")
     assert "knows no options of python" in found[4].unread
+    assert (found[5].options["workers"], found[5].options["upstream-reuse"]) == ("3", "off")
+    assert (found[6].kind, found[6].options["workers"]) == ("node", "1")
+    assert cluster.options["workers"] == "2"
 
 
 def test_an_interrupt_in_the_idle_loop_is_busy(tmp_path: Path) -> None:

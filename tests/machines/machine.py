@@ -220,9 +220,13 @@ def add_packages(content: Archive, machine: Machine) -> None:
             packages.unpack_all(machine.packages, new / "root")
     root = folder / "root"
     content.link("lib", "usr/lib")
-    for pattern in ("usr/bin/*", "usr/lib/*-linux-gnu/*.so*", "usr/lib/ld*.so*"):
+    # Packages of older suites also have files in `lib`, which is `usr/lib` in the guest.
+    libraries = ("lib/*-linux-gnu/*.so*", "lib/ld*.so*")
+    for pattern in ("usr/bin/*", *libraries, *(f"usr/{name}" for name in libraries)):
         for path in root.glob(pattern):
             place = path.relative_to(root)
+            if place.parts[0] == "lib":
+                place = "usr" / place
             place = Path("bin", path.name) if place.parts[:2] == ("usr", "bin") else place
             if path.is_file():  # of a link, the file to which it leads
                 content.add(str(place), path.read_bytes(), executable=True)

@@ -55,8 +55,9 @@ CLIENT_BYTES = 65_536
 """The most bytes of it."""
 
 UNPACK = """\
-perpacket-agent guest files | (cd / && cpio -idu) 2>/tmp/unpacked || {
-    echo "error: the guest cannot unpack the server's files: $(tail -n 1 /tmp/unpacked)" >&2
+perpacket-agent guest files | (cd / && cpio -idu) 2>/dev/null || {
+    free=$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)
+    echo "error: the guest cannot unpack the server's files; $free KiB of its memory are free" >&2
     exit 1
 }"""
 """Unpacks the files of another server."""

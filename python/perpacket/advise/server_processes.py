@@ -1,7 +1,7 @@
 """The options of servers that perpacket starts no twins of, from their processes.
 
-HAProxy and Envoy have a configuration file, Java has options on its command line, and Go reads its
-environment.
+HAProxy and Envoy have a configuration file, Java has options on its command line, Go reads its
+environment, and Node starts a process for each worker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from perpacket.advise import config_texts, servers
 from perpacket.advise.servers import Server
 
-JAVA, GO = "java", "Go program"
+JAVA, GO, NODE = "java", "Go program", "node"
 
 THREADS = re.compile(r"-Dio\.netty\.eventLoopThreads=(\d+)")
 
@@ -41,6 +41,10 @@ def find(pid: int, proc: Path = Path("/proc")) -> Server:
         # netty's default is two threads a processor; NettyRuntime and MultithreadEventLoopGroup.
         options = {"workers": threads[1] if threads else str(2 * cpus)}
         return replace(found, options=options, unread="")
+    if _is_node(found.command):
+        return replace(
+            found, kind=NODE, options={"workers": _node_workers(found.pid, proc)}, unread=""
+        )
     processors = PROCESSORS.search(_environment(found.pid, proc))
     if processors:
         return replace(found, kind=GO, options={"workers": processors[1]}, unread="")
@@ -65,6 +69,21 @@ def _of_file(found: Server, proc: Path, cpus: int) -> Server:
     if count := _argument(found.command, ("--concurrency",)):
         options["workers"] = count
     return replace(server, pid=found.pid, command=found.command, options=options)
+
+
+def _is_node(command: Sequence[str]) -> bool:
+    """Whether a command runs Node. Its process is called MainThread since version 22."""
+    return bool(command) and Path(command[0]).name == NODE
+
+
+def _node_workers(pid: int, proc: Path) -> str:
+    """The processes that the module `cluster` started, or the one process; each runs one thread."""
+    try:
+        children = (proc / str(pid) / "task" / str(pid) / "children").read_text().split()
+        workers = sum(_is_node(servers.words(proc, int(child))) for child in children)
+    except OSError:
+        workers = 0
+    return str(max(1, workers))
 
 
 def _argument(command: Sequence[str], names: Sequence[str]) -> str:

@@ -196,6 +196,8 @@ class Coalescing(_Parameter):
     @property
     def attribute(self) -> str:
         """The name in struct ethtool_coalesce: `rx_coalesce_usecs` of `rx-usecs`."""
+        if self.parameter.endswith("-frames"):
+            return f"{self.parameter.removesuffix('-frames')}_max_coalesced_frames"
         if self.is_switch:
             return f"use_{self.parameter.replace('-', '_')}_coalesce"
         way, _, rest = self.parameter.partition("-")

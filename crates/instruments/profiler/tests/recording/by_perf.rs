@@ -1,7 +1,10 @@
 //! Recordings by the program `perf` on this machine.
 
+use std::fs::File;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use perpacket_profiler::recording::{Settings, Traffic, analyse};
 
@@ -112,4 +115,63 @@ fn code_that_the_recording_excludes_is_not_missing() {
     let notes = report.limits.join("\n");
     assert!(notes.contains("excludes the kernel"), "{notes}");
     assert!(!notes.contains("samples are missing"), "{notes}");
+}
+
+/// The shapes of case 23 of `tests/cases`: no shape ends in a wrong table.
+#[test]
+fn every_shape_of_a_recording_is_read_or_refused_by_the_option_that_avoids_it() {
+    let folder = Folder::new();
+    let whole = ["-a", "-e", "cpu-clock", "--", "sleep", "0.3"];
+    for (shape, refusal) in [
+        (vec!["--call-graph", "dwarf"], None),
+        (vec!["-e", "context-switches"], None),
+        (vec!["--timestamp", "--sample-identifier"], None),
+        (vec!["-z"], Some("expected a recording without -z")),
+    ] {
+        let Some(path) = recorded_by_perf(&folder, &[&shape[..], &whole].concat()) else {
+            return;
+        };
+        match (analyse(&own(path, Traffic::Unknown)), refusal) {
+            (Ok(recorded), None) => assert!(recorded.report.samples > 0, "{shape:?}"),
+            (Err(error), Some(refusal)) => assert!(error.to_string().contains(refusal), "{error}"),
+            (Ok(_), Some(refusal)) => panic!("{shape:?}: read, expected {refusal:?}"),
+            (Err(error), None) => panic!("{shape:?}: {error}"),
+        }
+    }
+
+    let piped = folder.0.path().join("piped");
+    let recorded = Command::new("perf")
+        .args([
+            "record",
+            "-a",
+            "-e",
+            "cpu-clock",
+            "-o",
+            "-",
+            "--",
+            "sleep",
+            "0.1",
+        ])
+        .stdout(File::create(&piped).unwrap())
+        .status();
+    assert!(recorded.unwrap().success());
+    let error = analyse(&own(piped, Traffic::Unknown)).unwrap_err();
+    assert!(error.to_string().contains("perf record -o FILE"), "{error}");
+
+    let killed = folder.0.path().join("killed");
+    let mut perf = Command::new("perf")
+        .args(["record", "-a", "-g", "-e", "cpu-clock", "-o"])
+        .arg(&killed)
+        .args(["--", "sleep", "60"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !killed.exists() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(Duration::from_millis(500));
+    perf.kill().unwrap();
+    perf.wait().unwrap();
+    let error = analyse(&own(killed, Traffic::Unknown)).unwrap_err();
+    assert!(error.to_string().contains("ends early"), "{error}");
 }
