@@ -75,7 +75,7 @@ class BoundRule(Entry):
     """The part of a profile that the change can reduce, and the share that it can remove."""
 
     moved: MovedLines | None = None
-    """With these lines, the bound is their time instead of a part of the profile."""
+    """With these lines, the bound is their time if that is more than the part of the profile."""
     layers: list[str] = Field(default_factory=list)
     kinds: list[str] = Field(default_factory=list)
     """Kinds of work in these layers; all if empty."""
