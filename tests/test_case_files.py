@@ -174,6 +174,11 @@ def test_a_file_that_does_not_exist_and_a_mixture_with_this_machine_are_errors(
 ) -> None:
     with pytest.raises(ConfigurationError, match="no such file"):
         case.read([tmp_path / "nothing"])
+    poem = tmp_path / "poem"
+    for content in (b"", b"roses are red\n", os.urandom(5000)):
+        poem.write_bytes(content)
+        with pytest.raises(ConfigurationError, match="poem: nothing in it was recognized"):
+            case.read([poem])
     (tmp_path / "softnet_stat").write_text(SOFTNET)
     with pytest.raises(ConfigurationError, match="no such interface"):
         case.read([tmp_path]).observation("eth9")

@@ -270,7 +270,7 @@ def _of_sysfs(files: Files) -> dict[str, list[int]]:
 def read(paths: Sequence[Path]) -> Case:
     """The case of files, folders and archives.
 
-    Raises `ConfigurationError` for a file that cannot be read.
+    Raises `ConfigurationError` for a file that cannot be read, and if nothing was recognized.
     """
     with temporary_folder("case") as folder:
         opened = []
@@ -318,12 +318,19 @@ def _read(paths: Sequence[Path]) -> Case:
         if used is not None and other.path not in (used.path, used.path.with_name(CHAINS)):
             taken.setdefault(str(other.path), {})[f"stacks, not used: {used.path} has more"] = None
     packets = _packets(before, now) if has_before else 0
+    unknown = tuple(name for name, found in taken.items() if not found)
+    recognized = tuple((name, ", ".join(found)) for name, found in taken.items() if found)
+    if unknown and not recognized:
+        raise ConfigurationError(
+            f"{', '.join(unknown)}: nothing in it was recognized",
+            hint="`perpacket capture --script` prints a script that collects what advice reads",
+        )
     return Case(
         before if has_before else None,
         now,
         _profile(used, packets) if used else Profile({}),
-        tuple(name for name, found in taken.items() if not found),
-        tuple((name, ", ".join(found)) for name, found in taken.items() if found),
+        unknown,
+        recognized,
     )
 
 
