@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +61,17 @@ def emulated(
     return document
 
 
+ASGI = """
+async def app(scope, receive, send):
+    length = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 200, "headers": length})
+    await send({"type": "http.response.body", "body": b"ok"})
+"""
+
+UNUSED = shutil.ignore_patterns("__pycache__", "config-*", "idlelib", "site-packages", "test")
+"""Parts of Python's library that do not fit into the memory of the guest."""
+
+
 def functions(document: Any) -> dict[str, float]:
     """The instructions of the functions of the server."""
     (variant, *_) = document["by_variant"]
@@ -82,3 +96,20 @@ def test_node(session: Session, tmp_path: Path) -> None:
     command = f"{node} --perf-basic-prof {tmp_path}/app.js {{address}} {{port}}"
     document = emulated(session, command, [])
     assert any("answer" in name and "app.js" in name for name in functions(document))
+
+
+def test_uvicorn(session: Session, tmp_path: Path) -> None:
+    home, modules = tmp_path / "home", tmp_path / "modules"
+    library = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    shutil.copytree(sys.base_prefix / library, home / library, ignore=UNUSED)
+    for name in ("uvicorn", "click", "h11"):
+        found = importlib.util.find_spec(name)
+        assert found is not None, f"this test needs {name}"
+        assert found.origin is not None
+        shutil.copytree(Path(found.origin).parent, modules / name, ignore=UNUSED)
+    (modules / "app.py").write_text(ASGI)
+    python = sys._base_executable  # type: ignore[attr-defined]  # its type lacks it
+    command = f"{python} -m uvicorn app:app --host {{address}} --port {{port}} --lifespan off"
+    variables = (f"PYTHONHOME={home}", f"PYTHONPATH={modules}", "PYTHONDONTWRITEBYTECODE=1")
+    document = emulated(session, command, [home, modules], variables)
+    assert document["layers"]["user"]["share"] > 0.8

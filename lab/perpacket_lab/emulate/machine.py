@@ -56,6 +56,8 @@ GUEST_HINTS = {
     "has this driver, as the general kernels of distributions do",
     "a card without queues": "use a kernel whose driver of the card can set its queues, or leave "
     "out --processors",
+    "cannot unpack": "pass fewer --server-files, such as a library's folder without its tests and "
+    "without __pycache__",
     "processors, expected": "use fewer --processors, or a kernel that is built for more "
     "(CONFIG_NR_CPUS)",
 }
