@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from a_server import HTTP, compiled
-from perpacket.errors import ConfigurationError, MachineLacks
+from perpacket.errors import ConfigurationError, MachineLacks, RunFailed
 from perpacket_lab.emulate import files, server_root
 from perpacket_lab.emulate.archive import Archive
 from perpacket_lab.emulate.session import Guest, Session
@@ -178,3 +179,20 @@ def test_pythons_web_server_runs_with_its_modules(session: Session) -> None:
     document: Any = replace(session, files=own).emulate(settings)
     assert document["responses"]["statuses"].keys() == {"200"}
     assert document["layers"]["user"]["instructions_per_packet"] > 1000
+
+
+@pytest.mark.full
+def test_files_that_do_not_fit_into_the_guest_are_an_error(
+    session: Session, tmp_path: Path
+) -> None:
+    server = compiled(HTTP, tmp_path)
+    # The guest's /tmp is a file system of its own, which also has the messages of errors.
+    with TemporaryDirectory(dir="/var/tmp") as folder:
+        large = Path(folder) / "large"
+        with large.open("wb") as file:
+            file.truncate(800 << 20)
+        own = files.server_archive([str(server)], [large])
+    settings = replace(SMALL, scenario=Scenario(f"{server} {{port}}", 1))
+    with pytest.raises(RunFailed, match=r"cannot unpack the server's files; \d+ KiB") as failed:
+        replace(session, files=own).emulate(settings)
+    assert "--server-files" in failed.value.hint
