@@ -84,10 +84,10 @@ select = $(BIN)/python -m pytest --durations=10 -m '$(1) and not full and not ap
 
 # The tests share the dependencies that the set-up has compiled. Our own code has assertions, and is compiled faster.
 rust-tests: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
-# Many tests of servers wait.
-rust-tests: export RUST_TEST_THREADS = 6
 rust-tests: export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS = true
 rust-tests: export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS = true
+# More than processors, because many tests wait.
+rust-tests: export RUST_TEST_THREADS = 6
 rust-tests:
 	@$(call timed,Rust tests,cargo test --release --workspace --exclude perpacket-benches --tests --locked \
 		--quiet)
@@ -104,6 +104,7 @@ live-tests:
 machine-tests: export MACHINES = arm-pmu queues
 # For the agent of another architecture, which they build: half of the compiler's time.
 machine-tests: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
+# With -s the duration of each machine is printed.
 machine-tests:
 	@$(call timed,Checks in machines under QEMU,$(BIN)/python -m pytest -s --durations=10 -m machines \
 		tests/test_machines.py)

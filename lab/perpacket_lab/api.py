@@ -104,8 +104,8 @@ def emulate_changes(
     from perpacket_lab.emulate.guest_changes import GuestChange
 
     found = [GuestChange.of(text, settings.scenario) for text in dict.fromkeys(changes)]
-    for own_change in found:
-        own_change.check_processors(guest.hardware.servers)
+    for each in found:
+        each.check_processors(guest.hardware.servers)
     guest = replace(guest, changes=found)
     documents = []
     for number, change in enumerate([None, *found]):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from perpacket.advise import catalogue, servers, settings
+from perpacket.advise.catalogue import Change, InGuest
 from perpacket.advise.network_scope import NetworkScope
 from perpacket.advise.trial import NOTHING
 from perpacket.errors import ConfigurationError
@@ -73,20 +74,8 @@ class GuestChange:
         modules = tuple(name.replace("{value}", value) for name in guest.modules)
         if guest.kernel_option:
             return cls(text, kernel_option=guest.kernel_option.replace("{value}", value))
-        if guest.command:
-            command = guest.command.replace("{value}", value)
-            command = command.replace("{interface}", SERVER_CARD)
-            return cls(text, (in_shell("", command),), "", "", modules, guest.processors)
-        assert change.setting is not None
-        cards = {"": SERVER_CARD}
-        if change.setting["kind"] in settings.BOTH_ENDS:
-            cards["$inside "] = CLIENT_CARD
-        commands = [
-            in_shell(inside, opened.command(value))
-            for inside, card in cards.items()
-            for opened in [settings.open(change.setting, GuestScope(card))]
-        ]
-        return cls(text, tuple(commands), "", "", modules, guest.processors)
+        commands = commands_of(change, guest, value)
+        return cls(text, commands, modules=modules, processors=guest.processors)
 
     def check_processors(self, processors: int) -> None:
         """Raise `ConfigurationError` if the server has too few processors for the change."""
@@ -104,6 +93,21 @@ class GuestChange:
         """The programs of the commands that the guest does not have."""
         words = " ".join(self.commands).replace("'", " ").split()
         return {name for name in PROGRAMS if name in words}
+
+
+def commands_of(change: Change, guest: InGuest, value: str) -> tuple[str, ...]:
+    """The commands of `[guest]`, or those of the setting."""
+    if guest.command:
+        command = guest.command.replace("{value}", value)
+        return (in_shell("", command.replace("{interface}", SERVER_CARD)),)
+    assert change.setting is not None
+    cards = {"": SERVER_CARD}
+    if change.setting["kind"] in settings.BOTH_ENDS:
+        cards["$inside "] = CLIENT_CARD
+    return tuple(
+        in_shell(inside, settings.open(change.setting, GuestScope(card)).command(value))
+        for inside, card in cards.items()
+    )
 
 
 def in_shell(inside: str, command: str) -> str:

@@ -35,8 +35,8 @@ class Figure:
       `request_rate` | |
     | `stacked-layers` | factor | event of the layers, as `cycles_per_packet` | |
     | `stacked-parts` | factor | `share`, of the busy processor, by part of an application | |
-    | `curve` | factor (numeric) | columns of the observations, comma-separated, a line for each |
-      factor, a line for each level |
+    | `curve` | factor | columns of the observations, comma-separated, a line for each, or a row for
+      each level and column if the levels are names | factor, a line for each level |
     | `timeline` | `time_s` | columns of the timeline, comma-separated | |
     | `relative` | factor (numeric) | quantities, comma-separated, a line for each: the ratio to
       the first level, paired by seed | |

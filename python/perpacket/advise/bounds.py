@@ -52,18 +52,10 @@ def of(bound: catalogue.BoundRule, profile: Profile, removable: Callable[[str], 
         share = wilson(profile.part_of(bound))
         part = share.map(lambda value: value * fraction)
         found.append(Bound(part, share.map(_gain(fraction))))
-    if bound.moved is not None and (not found or packets(profile)):
+    if bound.moved is not None and (not found or _packets(profile)):
         lines = moved_share(bound.moved, profile)
         found.append(Bound(lines, lines.map(_gain(1.0)), moved_text(bound.moved)))
     return max(found, key=lambda one: one.share.value)
-
-
-def packets(profile: Profile) -> float:
-    """The packets of the profile, sent and received; 0 if it has none."""
-    try:
-        return profile.number("packets", "sent") + profile.number("packets", "received")
-    except NotReadable:
-        return 0.0
 
 
 def moved_share(moved: catalogue.MovedLines, profile: Profile) -> Interval:
@@ -73,17 +65,25 @@ def moved_share(moved: catalogue.MovedLines, profile: Profile) -> Interval:
     """
     from perpacket.analysis.statistics import Interval
 
-    number = packets(profile)
-    if number == 0:
+    packets = _packets(profile)
+    if packets == 0:
         raise NotReadable("the profile has no packets sent or received")
     path_s = profile.path_share * profile.number("total", "cpu_s")
     if path_s <= 0:
         raise NotReadable("the profile has no processor time on the packet's path")
 
     def share(lines: float) -> float:
-        return min(1.0, max(0.0, lines * moved.latency_ns * 1e-9 * number / path_s))
+        return min(1.0, max(0.0, lines * moved.latency_ns * 1e-9 * packets / path_s))
 
     return Interval(share(moved.value), share(moved.low), share(moved.high), moved.n, 0.95)
+
+
+def _packets(profile: Profile) -> float:
+    """The packets of the profile, sent and received; 0 if it has none."""
+    try:
+        return profile.number("packets", "sent") + profile.number("packets", "received")
+    except NotReadable:
+        return 0.0
 
 
 def moved_text(moved: catalogue.MovedLines) -> str:

@@ -337,10 +337,10 @@ def _most(facts: Facts, kind: str, parameter: str) -> float:
     return _number(facts.seen.read_setting(table, facts.interface))
 
 
-def _deferral(facts: Facts) -> str:
+def _deferred_polls(facts: Facts) -> float:
     """The polls for which interrupts are deferred; `NotReadable` before Linux 5.8."""
     path = "/sys/class/net/{interface}/napi_defer_hard_irqs"
-    return facts.seen.read_setting({"kind": "file", "path": path}, facts.interface)
+    return _number(facts.seen.read_setting({"kind": "file", "path": path}, facts.interface))
 
 
 def _kernel(facts: Facts) -> str:
@@ -567,8 +567,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "quadrupled_present": lambda facts: 4 * facts.number("present_number"),
     "larger_queue": lambda facts: max(LEAST_QUEUE, 2 * facts.number("present_number")),
     "most_ring": lambda facts: _most(facts, "ethtool-rings", "rx"),
-    "has_deferral": lambda facts: facts._known("deferred_polls"),
-    "deferred_polls": lambda facts: _number(_deferral(facts)),
+    "deferred_polls": _deferred_polls,
     "kprobe_percent": lambda facts: 100 * facts._frames("kprobe_*", "kretprobe_*"),
     "kernel": _kernel,
     "kernel_number": _kernel_number,

@@ -42,9 +42,8 @@ def find(pid: int, proc: Path = Path("/proc")) -> Server:
         options = {"workers": threads[1] if threads else str(2 * cpus)}
         return replace(found, options=options, unread="")
     if _is_node(found.command):
-        return replace(
-            found, kind=NODE, options={"workers": _node_workers(found.pid, proc)}, unread=""
-        )
+        options = {"workers": _node_workers(found.pid, proc)}
+        return replace(found, kind=NODE, options=options, unread="")
     processors = PROCESSORS.search(_environment(found.pid, proc))
     if processors:
         return replace(found, kind=GO, options={"workers": processors[1]}, unread="")

@@ -54,13 +54,10 @@ SCHEMA: Final = {
 def curves(figure: Figure, analysis: Analysis) -> Plot | None:
     """The mean and interval of columns per point: lines, or rows if the levels are texts."""
     values = list(_values(figure, analysis))
-    is_one = "," not in figure.y
     if any(isinstance(level_of(value.point, figure.x), str) for value in values):
-        return _rows(figure, values, is_one, analysis.terms)
+        return _rows(figure, values, analysis.terms)
     records = [
-        _record(value.point, figure, value.mean, value.published, _series(value.point, figure))
-        if is_one
-        else _record(value.point, figure, value.mean, None, _column_series(value, figure))
+        _record(value.point, figure, value.mean, value.published, _line_name(value, figure))
         for value in values
     ]
     return _plot(records, figure, analysis.terms)
@@ -68,7 +65,7 @@ def curves(figure: Figure, analysis: Analysis) -> Plot | None:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A column's mean at a point, with the published value."""
+    """A column's mean at a point. The published value is compared in figures of one column."""
 
     column: str
     point: Point
@@ -78,21 +75,21 @@ class _Value:
 
 def _values(figure: Figure, analysis: Analysis) -> Iterator[_Value]:
     """The values of the figure's columns at its points."""
-    for column in figure.y.split(","):
+    columns = figure.y.split(",")
+    for column in columns:
         means = analysis.estimates.column_means(column)
-        published = published_in(analysis.comparisons, column)
+        published = published_in(analysis.comparisons, column) if len(columns) == 1 else {}
         for point in figure_points(analysis.study, figure):
             if point.name in means and level_of(point, figure.x) is not None:
                 yield _Value(column, point, means[point.name], published.get(point.name))
 
 
-def _rows(figure: Figure, values: list[_Value], is_one: bool, terms: Terms) -> Plot:
+def _rows(figure: Figure, values: list[_Value], terms: Terms) -> Plot:
     """A row for each level, and for each column if there are several."""
 
     def name(value: _Value) -> str:
-        level, series = level_of(value.point, figure.x), _series(value.point, figure)
-        words = "" if is_one else statistic_in_words(value.column)
-        return ", ".join(filter(None, (str(level), series, words)))
+        level = str(level_of(value.point, figure.x))
+        return ", ".join(filter(None, (level, _line_name(value, figure))))
 
     best = max(values, key=lambda value: value.mean.value)
     records = [beside.record_of(name(value), value.mean, value.published) for value in values]
@@ -167,10 +164,10 @@ def _plot(
     )
 
 
-def _column_series(value: _Value, figure: Figure) -> str:
-    """The name of a line if there are several columns: the column and the level of the series."""
-    words = statistic_in_words(value.column)
-    return ", ".join(filter(None, (words, _series(value.point, figure))))
+def _line_name(value: _Value, figure: Figure) -> str:
+    """The column if there are several, and the level of the series."""
+    column = statistic_in_words(value.column) if "," in figure.y else ""
+    return ", ".join(filter(None, (column, _series(value.point, figure))))
 
 
 def _series(point: Point, figure: Figure) -> str:
