@@ -42,8 +42,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CacheSize, Line, ParameterError,
-    directory::{Directory, LineState, NOBODY, bits},
+    directory::{LineState, NOBODY, bits},
     level::Level,
+    paged::Paged,
     private::{OpenMiss, Private},
     touch::{ALL_WORDS, Action, Cause, Effects, PrivateMiss, Source, Touch},
 };
@@ -102,7 +103,7 @@ pub struct Coherent {
     group: usize,
     /// The third levels of each group, by size of the second level. Empty if there are none.
     shared: Vec<Vec<Level>>,
-    directory: Directory,
+    directory: Paged<LineState>,
     effects: Effects,
 }
 
@@ -141,7 +142,7 @@ impl Coherent {
             processors: vec![private; processors],
             group,
             shared,
-            directory: Directory::default(),
+            directory: Paged::new(LineState::NEW),
             effects: Effects::default(),
         })
     }

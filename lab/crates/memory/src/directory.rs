@@ -1,12 +1,9 @@
 //! What the processors know of each line.
 
-use crate::{Line, coherent::MAX_PRIVATE_SIZES, coherent::MAX_PROCESSORS};
+use crate::coherent::{MAX_PRIVATE_SIZES, MAX_PROCESSORS};
 
 /// No processor.
 pub(crate) const NOBODY: u8 = u8::MAX;
-
-/// Lines of a page.
-const PAGE_LINES: usize = 64;
 
 /// The state of a line. Bits of a mask are processors, unless its name ends in `sizes`.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +28,8 @@ pub(crate) struct LineState {
 }
 
 impl LineState {
-    const NEW: Self = Self {
+    /// That of a line which was never accessed.
+    pub(crate) const NEW: Self = Self {
         owner: [NOBODY; MAX_PRIVATE_SIZES],
         lost: [0; MAX_PRIVATE_SIZES],
         written: [0; MAX_PROCESSORS],
@@ -84,23 +82,4 @@ pub(crate) fn bits(mask: u8) -> impl Iterator<Item = usize> {
         left &= left.wrapping_sub(1);
         (bit < 8).then_some(bit)
     })
-}
-
-/// The states of all lines that were accessed, in pages.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Directory {
-    pages: Vec<Option<Box<[LineState; PAGE_LINES]>>>,
-}
-
-impl Directory {
-    /// The state of a line.
-    #[inline]
-    pub(crate) fn line(&mut self, line: Line) -> &mut LineState {
-        let page = line.0 as usize / PAGE_LINES;
-        if page >= self.pages.len() {
-            self.pages.resize(page + 1, None);
-        }
-        let lines = self.pages[page].get_or_insert_with(|| Box::new([LineState::NEW; PAGE_LINES]));
-        &mut lines[line.0 as usize % PAGE_LINES]
-    }
 }

@@ -61,6 +61,7 @@ mod in_flight;
 mod level;
 mod line;
 mod ordered;
+mod paged;
 mod parameters;
 mod private;
 mod recency;

@@ -1,9 +1,7 @@
 //! A fully associative cache with least-recently-used replacement, to tell conflicts from lack of
 //! capacity.
 
-use rustc_hash::FxHashMap;
-
-use crate::Line;
+use crate::{Line, paged::Paged};
 
 /// The end of the list.
 const NONE: u32 = u32::MAX;
@@ -21,7 +19,8 @@ struct Node {
 #[derive(Clone, Debug)]
 pub(crate) struct Recency {
     capacity: usize,
-    by_line: FxHashMap<u32, u32>,
+    /// The node of each line, or [`NONE`].
+    by_line: Paged<u32>,
     nodes: Vec<Node>,
     unused: Vec<u32>,
     newest: u32,
@@ -33,7 +32,7 @@ impl Recency {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            by_line: FxHashMap::default(),
+            by_line: Paged::new(NONE),
             nodes: Vec::new(),
             unused: Vec::new(),
             newest: NONE,
@@ -43,14 +42,15 @@ impl Recency {
 
     /// Makes `line` the most recently used one. Returns whether it was in the cache.
     pub(crate) fn touch(&mut self, line: Line) -> bool {
-        if let Some(node) = self.by_line.get(&line.0).copied() {
+        let node = *self.by_line.line(line);
+        if node != NONE {
             if node != self.newest {
                 self.unlink(node);
                 self.link(node);
             }
             return true;
         }
-        if self.by_line.len() == self.capacity {
+        if self.nodes.len() - self.unused.len() == self.capacity {
             let victim = self.nodes[self.oldest as usize].line;
             self.remove(victim);
         }
@@ -69,14 +69,15 @@ impl Recency {
                 self.nodes.len() as u32 - 1
             }
         };
-        self.by_line.insert(line.0, number);
+        *self.by_line.line(line) = number;
         self.link(number);
         false
     }
 
     /// Removes `line` if the cache contains it.
     pub(crate) fn remove(&mut self, line: Line) {
-        if let Some(node) = self.by_line.remove(&line.0) {
+        let node = std::mem::replace(self.by_line.line(line), NONE);
+        if node != NONE {
             self.unlink(node);
             self.unused.push(node);
         }
