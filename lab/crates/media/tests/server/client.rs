@@ -1,5 +1,6 @@
 //! A folder of media, a server of it and an RTSP client, for tests.
 
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -225,6 +226,8 @@ pub fn receiver() -> (UdpSocket, u16) {
         let port = socket.local_addr().unwrap().port();
         if port < u16::MAX {
             socket.set_read_timeout(Some(STEP_LIMIT)).unwrap();
+            // Room for the packets that arrive while a busy machine does not run the test. Only root may have it.
+            let _ = set_socket_recv_buffer_size_force(&socket, 4 << 20);
             return (socket, port);
         }
     }
