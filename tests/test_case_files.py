@@ -247,6 +247,29 @@ def test_a_case_of_a_process_has_its_namespace_and_names_if_they_are_wanted(
     assert [row["address"] in text for text in texts] == [False, True]
 
 
+def test_what_no_file_shows_is_missing_and_not_denied(tmp_path: Path) -> None:
+    path = tmp_path / "lscpu"
+    path.write_text("Architecture:  x86_64\nCPU(s):  4\n")
+    report = advise(case.read([path]).observation())
+    assert report.advice == ()
+    for one in report.not_applicable:
+        assert one.is_unread or one.change.never_suggested, (one.change.name, one.reason)
+    sources = {one.change.name: one.source for one in report.not_applicable}
+    assert sources["accept-queue"] == "nstat -az"
+    assert sources["backlog"] == sources["netdev-budget"] == "/proc/net/softnet_stat"
+    assert sources["ring"] == "ethtool -S"
+    assert sources["xps"] == "ethtool -l"
+
+
+def test_a_part_of_a_drivers_counters_is_known_by_its_command(tmp_path: Path) -> None:
+    path = tmp_path / "mail"
+    path.write_text("# ethtool -S ens5 | grep exceeded\n  pps_allowance_exceeded: 1288121\n")
+    report = advise(case.read([path]).observation())
+    assert report.limit is not None and report.limit.what is What.ALLOWANCE
+    [ring] = [one for one in report.not_applicable if one.change.name == "ring"]
+    assert ring.is_unread, "the part does not have the counters of the ring"
+
+
 def test_an_archive_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "case"
     folder.mkdir()
@@ -288,9 +311,31 @@ def test_the_script_is_printed_and_is_posix() -> None:
     assert subprocess.run(CAPTURE, capture_output=True, check=False).returncode == 2
 
 
-def test_a_file_that_is_no_case_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("hello")
-    assert run(["case", "show", str(tmp_path / "text")]) == 2
+@pytest.mark.parametrize("verb", ["case show", "profile", "doctor"])
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [("hello", "no file of `perpacket capture`"), (None, "no such file or directory")],
+)
+def test_a_file_that_is_no_case_is_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], verb: str, content: str | None, reason: str
+) -> None:
+    path = tmp_path / "text"
+    if content:
+        path.write_text(content)
+    assert run([*verb.split(), str(path)]) == 2
+    assert reason in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["advise", "top", "doctor"])
+def test_a_case_without_files_is_an_error_with_its_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], verb: str
+) -> None:
+    (tmp_path / "manifest.json").write_text('{"schema": "perpacket-case", "version": 1}')
+    path = tmp_path / "empty.case"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(tmp_path / "manifest.json", "case/manifest.json")
+    assert run([verb, str(path)]) == 2
+    assert str(path) in capfd.readouterr().err
 
 
 def packed(folder: Path, name: str, function: str, seconds: int) -> Path:

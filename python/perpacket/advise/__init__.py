@@ -20,6 +20,7 @@
     limit_kinds.py  the kinds of limits
     limit_interfaces.py  limits of interfaces: allowances, offloads, links, shapers, rings
     limit_tables.py  limits of tables, memory and queues that all share
+    limit_sources.py  the files that show whether there is such a limit
     observation.py  the sources of facts: a profile, the kernel's counters around it, the server
     profile.py      a profile with its call chains
     links.py        the interfaces of a network namespace

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perpacket import server_cost
-from perpacket.advise import bounds, catalogue, expression, limit, servers
+from perpacket.advise import bounds, catalogue, expression, limit, limit_sources, servers
 from perpacket.advise.catalogue import Change, Direction
 from perpacket.advise.expression import NotReadable
 from perpacket.advise.facts import Facts
@@ -232,6 +232,8 @@ def judge(seen: Observation, change: Change, interface: str) -> Advice | NotAppl
         if direction is not None:
             return _advice(change, direction, facts, named)
         assert change.evidence is not None
+        if lacks := limit_sources.missing(change.evidence.relieves, seen):
+            raise lacks
         return NotApplicable(change, named, change.evidence.otherwise.format_map(facts))
     except NotReadable as missing:
         return NotApplicable(change, named, str(missing), True, missing.source)

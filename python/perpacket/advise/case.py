@@ -83,7 +83,7 @@ class Case:
     unknown: tuple[str, ...]
     """The files that were not recognized."""
     taken: tuple[tuple[str, str], ...] = ()
-    """Each other file, with what was recognized in it."""
+    """Each file, folder or archive that was named, with what was recognized in it."""
 
     def observation(self, interface: str = "") -> Observation:
         """The facts for advice: those of the files, and no others."""
@@ -140,14 +140,14 @@ class Case:
             mtu = self.now.files.text(f"{folder}/mtu")
             kind = "loopback" if name == "lo" else "hardware"
             ways = self.now.files.names(f"{folder}/queues")
-            sending = sum(way.startswith("tx-") for way in ways) or 1
+            sending = sum(way.startswith("tx-") for way in ways)
             known = found.get(name) or Link(
                 name, int(mtu) if mtu.isdigit() else 1500, kind, sending, ""
             )
             found[name] = replace(
                 known,
                 queueing=discipline.kind if discipline else known.queueing,
-                tx_queues=max([known.tx_queues, *(int(q.get("combined", 1)) for q in queues)]),
+                tx_queues=max([known.tx_queues, *map(_sending, queues)]),
             )
         return found
 
@@ -234,6 +234,12 @@ class Case:
         return None
 
 
+def _sending(queues: Mapping[str, str]) -> int:
+    """The send queues that `ethtool -l` prints; `n/a` is none."""
+    ways = (queues.get(way, "") for way in ("combined", "tx"))
+    return sum(int(count) for count in ways if count.isdigit())
+
+
 def _counters(texts: Texts) -> Counters:
     uptime = texts.files.text("/proc/uptime").split()
     return Counters(
@@ -273,63 +279,70 @@ def read(paths: Sequence[Path]) -> Case:
     Raises `ConfigurationError` for a file that cannot be read, and if nothing was recognized.
     """
     with temporary_folder("case") as folder:
-        opened = []
+        opened = {path: path for path in paths}
         for number, path in enumerate(paths):
-            opened.append(folder / str(number) if is_archive(path) else path)
             if is_archive(path):
-                unpack(path, opened[-1])
+                opened[path] = folder / str(number)
+                unpack(path, opened[path])
         return _read(opened)
 
 
-def _read(paths: Sequence[Path]) -> Case:
+def _read(opened: Mapping[Path, Path]) -> Case:
+    """The case of these files and folders, by what the user named."""
     before, now = Texts(), Texts()
     has_before = False
     taken: dict[str, dict[str, None]] = {}
+    unknown: list[str] = []
     recordings: list[Recording] = []
-    for path, name in _files(paths):
+    for source, path, name in _files(opened):
         if path.name == MANIFEST:
             continue
         try:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigurationError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-        found = taken.setdefault(name, {})
+        found = taken.setdefault(str(source), {})
+        shown = str(source / path.relative_to(opened[source]))
         start = content[:LARGEST_BYTES].decode(errors="replace")
         if content.startswith(BINARY) or _is_profile(content):
-            recordings.append(Recording(path, len(content)))
+            recordings.append(Recording(path, len(content), name=shown))
             found["a profile or recording"] = None
             continue
         is_before = BEFORE in Path(name).parts
         has_before |= is_before
         is_configuration = config_texts.server(name, start, 0) is not None
         sections = [(name, start)] if is_configuration else list(pasted.sections(name, start))
+        kinds: list[str] = []
         for title, text in sections:
             if _are_stacks(text):
                 part = "" if len(sections) == 1 else text
-                recordings.append(Recording(path, len(part or content), part))
-                found["stacks"] = None
+                recordings.append(Recording(path, len(part or content), part, shown))
+                kinds.append("stacks")
             elif len(content) <= LARGEST_BYTES:
                 of = before if is_before else now
-                found.update(dict.fromkeys(of.add(title, text)))
+                kinds += of.add(title, text)
+        found.update(dict.fromkeys(kinds))
+        if not kinds:
+            unknown.append(shown)
     for texts in (before, now):
         texts.name_drivers()
     used = max(recordings, key=lambda one: (_is_document(one.path), one.size), default=None)
     for other in recordings:
         if used is not None and other.path not in (used.path, used.path.with_name(CHAINS)):
-            taken.setdefault(str(other.path), {})[f"stacks, not used: {used.path} has more"] = None
+            taken.setdefault(other.name, {})[f"stacks, not used: {used.name} has more"] = None
     packets = _packets(before, now) if has_before else 0
-    unknown = tuple(name for name, found in taken.items() if not found)
     recognized = tuple((name, ", ".join(found)) for name, found in taken.items() if found)
-    if unknown and not recognized:
+    if not recognized:
+        names = unknown or map(str, opened)
         raise ConfigurationError(
-            f"{', '.join(unknown)}: nothing in it was recognized",
+            f"{', '.join(names)}: nothing in it was recognized",
             hint="`perpacket capture --script` prints a script that collects what advice reads",
         )
     return Case(
         before if has_before else None,
         now,
         _profile(used, packets) if used else Profile({}),
-        unknown,
+        tuple(unknown),
         recognized,
     )
 
@@ -350,6 +363,8 @@ class Recording:
     size: int
     part: str = ""
     """The stacks; empty if the whole file is the recording."""
+    name: str = ""
+    """The file's name for people."""
 
 
 def unpack(path: Path, folder: Path) -> None:
@@ -374,6 +389,19 @@ def unpack(path: Path, folder: Path) -> None:
             )
 
 
+def require_archive(path: Path, hint: str) -> None:
+    """Raise `ConfigurationError` unless a file is one of `perpacket capture`."""
+    if not is_archive(path):
+        is_there = path.exists()
+        reason = "it is no file of `perpacket capture`" if is_there else "no such file or directory"
+        raise ConfigurationError(
+            f"{path}: {reason}",
+            parameter="FILE",
+            value=str(path),
+            hint=hint if is_there else "`perpacket capture --output web7.case` writes such a file",
+        )
+
+
 def is_archive(path: Path) -> bool:
     """Whether a file is an archive of tar, plain or compressed."""
     try:
@@ -382,15 +410,15 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-def _files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Each file, with its path in its folder."""
-    found: list[tuple[Path, str]] = []
-    for path in paths:
+def _files(opened: Mapping[Path, Path]) -> list[tuple[Path, Path, str]]:
+    """What the user named, each file in it, and the file's path in it."""
+    found: list[tuple[Path, Path, str]] = []
+    for source, path in opened.items():
         if path.is_dir():
             inner = sorted(file for file in path.rglob("*") if file.is_file())
-            found += [(file, str(file.relative_to(path.parent))) for file in inner]
+            found += [(source, file, str(file.relative_to(path.parent))) for file in inner]
         else:
-            found.append((path, str(path)))
+            found.append((source, path, str(path)))
     return found
 
 

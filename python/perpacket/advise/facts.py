@@ -25,6 +25,7 @@ from perpacket.advise.expression import Function, NotReadable, Value
 from perpacket.advise.growth import Growth
 from perpacket.advise.observation import Observation
 from perpacket.advise.settings.files import controls
+from perpacket.advise.texts import UNNAMED
 from perpacket.measure import cpu_lists
 
 FREQUENCY = "/sys/devices/system/cpu/cpu*/cpufreq/"
@@ -146,6 +147,19 @@ class Facts(Mapping[str, Value]):
             raise
 
 
+def _interface_kind(facts: Facts) -> str:
+    if facts.link.name == UNNAMED:
+        raise NotReadable("no file names an interface: `ip -d link`")
+    return facts.link.kind
+
+
+def _tx_queues(facts: Facts) -> int:
+    """The send queues of the interface."""
+    if not facts.link.tx_queues:
+        raise NotReadable(f"no file shows the queues of {facts.link.name}: `ethtool -l`")
+    return facts.link.tx_queues
+
+
 def _number(value: Value) -> float:
     try:
         return float(value)
@@ -213,7 +227,7 @@ def _interrupts_per_frame(facts: Facts) -> float:
     except NotReadable:
         rows = _rows(facts)
         if not rows:
-            raise NotReadable(f"neither sysfs nor /proc/interrupts names {name}") from None
+            raise NotReadable(f"neither sysfs nor `/proc/interrupts` names {name}") from None
         count = sum(map(sum, rows.values()))
         frames = _growth(facts).devices.get(name, {}).get("packets_received", 0)
     return _ratio(count, frames, "received frames")
@@ -273,7 +287,7 @@ def _interrupts(facts: Facts) -> Mapping[str, list[int]]:
     most = max((sum(row) for row in rows.values()), default=0)
     found = {name: row for name, row in rows.items() if sum(row) > LEAST_OF_QUEUE * most}
     if not found:
-        raise NotReadable(f"/proc/interrupts was not read, or does not name {facts.link.name}")
+        raise NotReadable(f"`/proc/interrupts` was not read, or does not name {facts.link.name}")
     return found
 
 
@@ -503,7 +517,7 @@ FUNCTIONS: dict[str, Function] = {
 
 FACTS: dict[str, Callable[[Facts], Value]] = {
     "interface": lambda facts: facts.link.name,
-    "interface_kind": lambda facts: facts.link.kind,
+    "interface_kind": _interface_kind,
     "is_virtual": lambda facts: facts.link.kind != "hardware",
     "is_loopback": lambda facts: facts.link.kind == "loopback",
     "mtu": lambda facts: facts.link.mtu,
@@ -514,7 +528,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "queueing": lambda facts: facts.link.queueing,
     "is_shaped": lambda facts: facts.link.queueing in limit_interfaces.SHAPERS,
     "limit": _limit,
-    "tx_queues": lambda facts: facts.link.tx_queues,
+    "tx_queues": _tx_queues,
     "present": _present,
     "present_number": lambda facts: _number(facts["present"]),
     "present_last": lambda facts: _number(str(facts["present"]).split()[-1]),

@@ -95,7 +95,7 @@ class Growth:
     def busiest(self) -> tuple[str, float]:
         """The processor that received most frames, and its share of them; `NotReadable`."""
         if not self.frames:
-            raise NotReadable("/proc/net/softnet_stat was not read, or it counted no frames")
+            raise NotReadable("`/proc/net/softnet_stat` was not read, or it counted no frames")
         name = max(self.backlogs, key=lambda cpu: self.backlogs[cpu].received)
         return name, self.backlogs[name].received / self.frames
 

@@ -32,6 +32,7 @@ class Link:
     kind: str
     """`veth`, `bridge` and so on, `loopback`, or `hardware`."""
     tx_queues: int
+    """The send queues; 0 if no file of a case shows them."""
     queueing: str
     address: str = ""
     """The first IPv4 address of the interface."""

@@ -29,9 +29,12 @@ QUEUE = re.compile(
 )
 """The names that drivers give to the interrupts of queues, with the interface's name."""
 
-OF_DRIVER = re.compile(r"NIC statistics|^\s*rx_(?:missed_errors|no_buffer_count)\s*:", re.MULTILINE)
+OF_DRIVER = re.compile(
+    r"NIC statistics|^\s*rx_(?:missed_errors|no_buffer_count)\s*:|^\s*\w+_allowance_exceeded\s*:",
+    re.MULTILINE,
+)
 
-STATISTICS = re.compile(r"-S[\s_-]+([a-z][\w.]*?)(?:\.\w+)?(?:\s|$)")
+STATISTICS = re.compile(r"ethtool\b.*-S[\s_-]+([a-z][\w.]*?)(?:\.\w+)?(?:\s|$)")
 """The interface in a command, or in a file named after it, such as `ethtool-S-eth0.txt`."""
 
 UNNAMED = "INTERFACE"
@@ -144,9 +147,9 @@ class Texts:
         return rows
 
     def _add_drivers(self, name: str, text: str) -> Parsed:
-        if not OF_DRIVER.search(text):
-            return 0
         rows, named = kernel_texts.statistics(text), STATISTICS.search(name)
+        if not named and not OF_DRIVER.search(text):
+            return 0
         if named:
             self.drivers.setdefault(named[1], {}).update(rows)
         else:

@@ -106,6 +106,9 @@ def case_among(words: Sequence[str]) -> Path | None:
     for word in {words[0], words[-1]} if words else ():
         if not word.startswith("-") and "--" not in words and case.is_archive(Path(word)):
             return Path(word)
+    if words and not words[0].startswith("-"):
+        hint = f"`perpacket profile --perf {words[0]}` reads recordings and stacks"
+        case.require_archive(Path(words[0]), hint)
     return None
 
 

@@ -35,13 +35,7 @@ def show(
     from perpacket.advise import case
     from perpacket.measure.hosts.record import temporary_folder
 
-    if not case.is_archive(file):
-        raise ConfigurationError(
-            f"{file}: it is no file of `perpacket capture`",
-            parameter="FILE",
-            value=str(file),
-            hint="`perpacket advise` also reads folders and single files",
-        )
+    case.require_archive(file, "`perpacket advise` also reads folders and single files")
     with temporary_folder("case") as folder:
         case.unpack(file, folder)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -59,12 +59,21 @@ def doctor(
     Changes nothing and needs no root. `--root` shows processors, nodes and queues of a copy.
     """
     from perpacket.advise import case
+    from perpacket.errors import ConfigurationError
+    from perpacket.machine import processors
+    from perpacket.machine.files import Files
     from perpacket.measure.hosts.record import temporary_folder
 
     with temporary_folder("case") as folder:
         if file is not None:
+            case.require_archive(file, "`--root FOLDER` reads a copy of /proc and /sys")
             case.unpack(file, folder)
             root = next(iter(sorted(folder.iterdir())), folder)
+            if not processors.online(Files(root)):
+                raise ConfigurationError(
+                    f"{file}: the case has no file of processors, {processors.CPUS}/online",
+                    hint="capture it again with `perpacket capture`",
+                )
         report(require, root, output_format)
 
 
