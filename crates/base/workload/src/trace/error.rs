@@ -12,7 +12,8 @@ pub enum TraceError {
     Empty,
     #[error(
         "byte 0: the first {examined} bytes contain no line of Common or Combined Log Format, no \
-         JSON line with the fields of the mapping, and no World Cup 1998 records; if only the start of the file is damaged, name its format"
+         JSON line with the fields of the mapping, and no World Cup 1998 records; name the fields \
+         of another JSON log (--log-fields), or the format if only the start of the file is damaged"
     )]
     Unrecognized { examined: usize },
     #[error(
