@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -50,16 +51,35 @@ def emulated(
     command: str,
     extra: list[Path],
     environment: tuple[str, ...] = (),
-    settings: Settings = SMALL,
+    root: Path | None = None,
 ) -> Any:
     """The emulation of a server, whose responses are all sound."""
-    scenario = replace(settings.scenario, server=command)
-    own = files.server_archive(scenario.command, extra, None, environment)
-    document: Any = replace(session, files=own).emulate(replace(settings, scenario=scenario))
+    scenario = replace(SMALL.scenario, server=command)
+    own = files.server_archive(scenario.command, extra, root, environment)
+    document: Any = replace(session, files=own).emulate(replace(SMALL, scenario=scenario))
     assert document["responses"]["statuses"].keys() == {"200"}
-    assert document["requests"] == settings.requests * settings.variants
+    assert document["requests"] == SMALL.requests * SMALL.variants
     return document
 
+
+JAVA = """
+import com.sun.net.httpserver.*;
+import java.net.InetSocketAddress;
+
+public class Served {
+    static void answer(HttpExchange exchange) throws java.io.IOException {
+        exchange.sendResponseHeaders(200, 2);
+        try (var body = exchange.getResponseBody()) { body.write(new byte[] {'o', 'k'}); }
+    }
+
+    public static void main(String[] args) throws Exception {
+        var address = new InetSocketAddress(args[0], Integer.parseInt(args[1]));
+        var server = HttpServer.create(address, 0);
+        server.createContext("/", Served::answer);
+        server.start();
+    }
+}
+"""
 
 ASGI = """
 async def app(scope, receive, send):
@@ -70,6 +90,43 @@ async def app(scope, receive, send):
 
 UNUSED = shutil.ignore_patterns("__pycache__", "config-*", "idlelib", "site-packages", "test")
 """Parts of Python's library that do not fit into the memory of the guest."""
+
+
+FPM = """
+[global]
+error_log = /proc/self/fd/2
+[www]
+user = nobody
+group = nogroup
+listen = /run/fpm.sock
+listen.mode = 0666
+pm = static
+pm.max_children = 1
+"""
+
+NGINX = """
+user nobody nogroup;
+daemon off;
+pid /run/nginx.pid;
+events { worker_connections 256; }
+http {
+    access_log off;
+    server {
+        listen 10.0.0.1:80;
+        location / {
+            fastcgi_pass unix:/run/fpm.sock;
+            fastcgi_param SCRIPT_FILENAME /index.php;
+            fastcgi_param REQUEST_METHOD $request_method;
+        }
+    }
+}
+"""
+
+START = """#!/bin/sh
+/bin/php-fpm8.2 -n -R -F --fpm-config /fpm.conf &
+while [ ! -S /run/fpm.sock ]; do /bin/busybox sleep 0.1; done
+exec /bin/nginx -c /nginx.conf -e stderr
+"""
 
 
 def functions(document: Any) -> dict[str, float]:
@@ -113,3 +170,41 @@ def test_uvicorn(session: Session, tmp_path: Path) -> None:
     variables = (f"PYTHONHOME={home}", f"PYTHONPATH={modules}", "PYTHONDONTWRITEBYTECODE=1")
     document = emulated(session, command, [home, modules], variables)
     assert document["layers"]["user"]["share"] > 0.8
+
+
+def test_java_which_listens_at_both_versions_of_ip(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "Served.java").write_text(JAVA)
+    runtime, classes = tmp_path / "runtime", tmp_path / "classes"
+    command = [program("javac"), "-d", str(classes), "Served.java"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    # The whole runtime does not fit into the memory of the guest.
+    command = ["--add-modules", "java.base,jdk.httpserver", "--strip-debug", "--no-man-pages"]
+    home = Path(program("javac")).resolve().parent
+    subprocess.run([home / "jlink", *command, "--output", str(runtime)], check=True)
+    java = f"{runtime}/bin/java -Xmx32m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp {classes}"
+    document = emulated(session, f"{java} Served {{address}} {{port}}", [runtime, classes])
+    assert document["layers"]["user"]["share"] > 0.5
+
+
+def test_nginx_with_php(session: Session, tmp_path: Path) -> None:
+    for folder in ("bin", "run", "etc", "var/log/nginx", "var/lib/nginx"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("php-fpm8.2", "nginx", "busybox"):
+        file = Path(program(name))
+        shutil.copy(file, tmp_path / "bin" / name)
+        listed = subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout
+        for library in filter(os.path.isabs, listed.split()):
+            place = tmp_path / library.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, place)
+    (tmp_path / "bin/sh").symlink_to("busybox")
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:\nnobody:x:65534:65534::/:\n")
+    (tmp_path / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
+    texts = {"fpm.conf": FPM, "nginx.conf": NGINX, "start": START, "index.php": "ok"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "start").chmod(0o755)
+    document = emulated(session, "/start", [], root=tmp_path)
+    by_file = document["by_variant"][0]["instructions"]["functions"]
+    assert any(name.startswith("user ") and "php-fpm8.2" in name for name in by_file)
+    assert any(name.startswith("user ") and "nginx" in name for name in by_file)

@@ -276,7 +276,7 @@ def server(scenario: Scenario, hardware: Hardware, changes: Sequence[str] = ()) 
         "chmod -R a+rX /www",
         f"taskset {hardware.server_mask} {command} &",
         "server=$!",
-        *listening(f"{SERVER}:{WEB_PORT}", "", "the server"),
+        *listening(f"{SERVER}:{WEB_PORT}", "", "the server", "" if words else "tcp6"),
     ]
 
 
@@ -312,8 +312,10 @@ def last_lines(file: str) -> str:
     return f"$(tail -n {OUTPUT_LINES} {file} | cut -c 1-200 | {one_line} | grep . || echo none)"
 
 
-def listening(address: str, inside: str, who: str) -> list[str]:
+def listening(address: str, inside: str, who: str, also: str = "") -> list[str]:
     """Wait until a process listens at an address; fail if it fails, or listens too late.
+
+    `also` is a further table of sockets: servers of other people listen at both versions of IP.
 
     A process that ends with status 0 may have started a daemon. The error has the last messages of
     the process, in one line.
@@ -321,9 +323,11 @@ def listening(address: str, inside: str, who: str) -> list[str]:
     port = f":{int(address.rpartition(':')[2]):04X} "
     last = last_lines(OUTPUT)
     error = f"{who} does not listen at {address}: it $does; its last messages: {last}"
+    tables = f"/proc/net/tcp /proc/net/{also}" if also else "/proc/net/tcp"
+    any_address = "00000000" + ("0*" if also else "")
     return [
         "tries=1100; status=",
-        f"until {inside}cat /proc/net/tcp | grep -q '{port}00000000:0000 0A'; do",
+        f"until {inside}cat {tables} | grep -q '{port}{any_address}:0000 0A'; do",
         "    does=runs",
         "    kill -0 $server 2>/dev/null || {",
         '        [ "$status" ] || { wait $server; status=$?; }',
