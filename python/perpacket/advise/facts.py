@@ -17,6 +17,7 @@ from perpacket.advise import (
     limit_interfaces,
     links,
     observation,
+    processor_texts,
     resource_facts,
     server_processes,
 )
@@ -244,36 +245,40 @@ def _growth(facts: Facts) -> Growth:
     return facts.seen.grown
 
 
-def _busiest_softirq(facts: Facts) -> float:
-    shares = _growth(facts).softirq
-    if not shares:
-        raise NotReadable("the softirq time of processors was not read: `mpstat -P ALL 1 5`")
-    return max(shares.values())
-
-
 CROWDED = 0.8
 """The share of time, or of frames, from which one processor has too much to receive."""
 
 
-def _crowded(facts: Facts) -> str:
-    """A sentence on the one processor that receives more than it can; empty if there is none.
+def _crowd(facts: Facts) -> tuple[list[str], str]:
+    """The few processors that receive more than they can, with a sentence; none without any.
 
-    Its softirq time decides. Without it, a processor has too much if it receives nearly all frames
-    and its polls end early or its queue overflows.
+    Their softirq time decides. Without it, they have too much if they receive nearly all frames
+    and their polls end early or their queues overflow.
     """
     grown = _growth(facts)
     if grown.softirq:
-        name = max(grown.softirq, key=lambda cpu: grown.softirq[cpu])
-        share = grown.softirq[name]
-        text = f"{name} spends {100 * share:.0f} % of its time on receiving"
-        return text if share > CROWDED else ""
-    name, share = grown.busiest
-    row = grown.backlogs[name]
-    if len(grown.backlogs) < 2 or share <= CROWDED or not (row.squeezed or row.dropped):
-        return ""
-    return (
-        f"{name} receives {100 * share:.0f} % of the frames, ended {row.squeezed:,} polls while "
-        f"frames waited, and dropped {row.dropped:,}"
+        few = [cpu for cpu, share in grown.softirq.items() if share > CROWDED]
+        if not few or (2 * len(few) > len(grown.softirq) > 1):
+            return [], ""
+        share = min(grown.softirq[cpu] for cpu in few)
+        s = "s" if len(few) == 1 else ""
+        its = "its" if s else "their"
+        return few, (
+            f"{processor_texts.names(few)} spend{s} {100 * share:.0f} % of {its} time on receiving"
+        )
+    if not grown.frames:
+        raise NotReadable("`/proc/net/softnet_stat` was not read, or it counted no frames")
+    few = processor_texts.busiest({cpu: row.received for cpu, row in grown.backlogs.items()})
+    rows = [grown.backlogs[cpu] for cpu in few]
+    share = sum(row.received for row in rows) / grown.frames
+    are_full = all(row.squeezed or row.dropped for row in rows)
+    if len(grown.backlogs) < 2 or share <= CROWDED or not are_full:
+        return [], ""
+    squeezed, dropped = (sum(getattr(row, of) for row in rows) for of in ("squeezed", "dropped"))
+    s = "s" if len(few) == 1 else ""
+    return few, (
+        f"{processor_texts.names(few)} receive{s} {100 * share:.0f} % of the frames, ended "
+        f"{squeezed:,} polls while frames waited, and dropped {dropped:,}"
     )
 
 
@@ -291,11 +296,12 @@ def _interrupts(facts: Facts) -> Mapping[str, list[int]]:
     return found
 
 
-def _interrupted_share(facts: Facts) -> float:
-    """The share of the interface's interrupts on the processor that gets most."""
+def interrupted(facts: Facts) -> tuple[list[str], float]:
+    """The few processors that get most of the interface's interrupts, and their share."""
     rows = _interrupts(facts).values()
-    each: list[int] = [sum(column) for column in zip(*rows, strict=True)]
-    return max(each) / sum(each)
+    each = {f"cpu{cpu}": sum(row) for cpu, row in enumerate(zip(*rows, strict=True))}
+    few = processor_texts.busiest(each)
+    return few, sum(each[cpu] for cpu in few) / sum(each.values())
 
 
 def _merged(facts: Facts) -> float:
@@ -388,6 +394,7 @@ def _busy_share(facts: Facts) -> float:
 
 
 def _server_cpus(facts: Facts) -> set[int]:
+    _require_here(facts, "the processors on which the server may run")
     if not facts.seen.workers:
         raise NotReadable("no server was named: `--pid PID`")
     found: set[int] = set()
@@ -555,23 +562,21 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "connected_per_request": lambda facts: _connections_per_request(facts, "opened"),
     "busy_share": _busy_share,
     "busy_percent": lambda facts: 100 * facts.number("busy_share"),
-    "busiest_softirq_share": _busiest_softirq,
-    "busiest_softirq_percent": lambda facts: 100 * facts.number("busiest_softirq_share"),
-    "busiest_cpu": lambda facts: _growth(facts).busiest[0],
-    "busiest_receives": lambda facts: _growth(facts).busiest[1],
-    "busiest_receives_percent": lambda facts: 100 * _growth(facts).busiest[1],
     "filtered": _filtered,
     "filtered_text": _filtered_text,
     "forwarding_percent": lambda facts: 100 * facts._frames("ip_forward", "ip6_forward"),
-    "is_crowded": lambda facts: bool(_crowded(facts)),
-    "crowded": _crowded,
+    "is_crowded": lambda facts: bool(_crowd(facts)[0]),
+    "crowded": lambda facts: _crowd(facts)[1],
+    "crowd": lambda facts: len(_crowd(facts)[0]),
     "interrupted_queues": _queue_count,
-    "node_cpu_list": lambda facts: ",".join(map(str, sorted(_node_cpus(facts)))),
+    "node_cpu_list": lambda facts: cpu_lists.ranges(sorted(_node_cpus(facts))),
     "remote_share": _remote_share,
     "remote_percent": lambda facts: 100 * _remote_share(facts),
     "names_programs": _names_programs,
-    "interrupted_share": _interrupted_share,
-    "interrupted_percent": lambda facts: 100 * _interrupted_share(facts),
+    "interrupted_cpus": lambda facts: processor_texts.names(interrupted(facts)[0]),
+    "interrupted_cpu_count": lambda facts: len(interrupted(facts)[0]),
+    "interrupted_share": lambda facts: interrupted(facts)[1],
+    "interrupted_percent": lambda facts: 100 * interrupted(facts)[1],
     "merged": _merged,
     "merged_text": _merged_text,
     "squeezed": lambda facts: sum(row.squeezed for row in _growth(facts).backlogs.values()),
@@ -587,13 +592,14 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "kernel_number": _kernel_number,
     "most_queues": lambda facts: _most(facts, "ethtool-channels", "combined"),
     "wanted_queues": lambda facts: min(facts.number("most_queues"), facts.number("cpus")),
+    "datagrams": lambda facts: _growth(facts).count("UdpInDatagrams", "Udp6InDatagrams"),
     "wrong_checksums": lambda facts: _growth(facts).count("TcpInCsumErrors", "UdpInCsumErrors"),
     "retransmitted_percent": lambda facts: 100 * _growth(facts).retransmitted,
     "collapsed": lambda facts: _growth(facts).count("TcpExtPruneCalled", "TcpExtTCPRcvCollapsed"),
     "receive_space": lambda facts: _growth(facts).senders.receive_space,
     "cpus": _cpus,
     "server_cpus": lambda facts: len(_server_cpus(facts)),
-    "server_cpu_list": lambda facts: ",".join(map(str, sorted(_server_cpus(facts)))),
+    "server_cpu_list": lambda facts: cpu_lists.ranges(sorted(_server_cpus(facts))),
     "server_name": lambda facts: facts.seen.server.kind if facts.seen.server else "no server",
     "workers": lambda facts: facts._option("workers"),
     "most_workers": _most_workers,

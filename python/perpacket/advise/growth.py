@@ -54,7 +54,7 @@ class Growth:
     """System calls of a server by name."""
     idle_states: Mapping[str, IdleState] = field(default_factory=dict)
     hashed: Mapping[str, str] = field(default_factory=dict)
-    """Whether the interface chooses a queue by `ports` or `addresses`, by protocol."""
+    """Whether the interface chooses a queue by `ports`, `addresses` or `nothing`, by protocol."""
     irqbalance: str = ""
     throttled: float = 0.0
     """The share of periods in which a control group had used up its quota."""
@@ -90,14 +90,6 @@ class Growth:
     def frames(self) -> int:
         """The frames that the processors passed to the stack; 0 if they were not counted."""
         return sum(row.received for row in self.backlogs.values())
-
-    @property
-    def busiest(self) -> tuple[str, float]:
-        """The processor that received most frames, and its share of them; `NotReadable`."""
-        if not self.frames:
-            raise NotReadable("`/proc/net/softnet_stat` was not read, or it counted no frames")
-        name = max(self.backlogs, key=lambda cpu: self.backlogs[cpu].received)
-        return name, self.backlogs[name].received / self.frames
 
 
 def between(before: Counters, after: Counters) -> Growth | None:

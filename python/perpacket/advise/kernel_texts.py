@@ -55,19 +55,24 @@ NO_SENDERS = Senders()
 
 
 def backlogs(text: str) -> dict[str, Backlog]:
-    """The counts of each processor. Column 12 has its number since Linux 5.10."""
-    rows: dict[str, Backlog] = {}
+    """The counts of each processor.
+
+    Column 12 has its number since Linux 5.10. If numbers repeat, the file has other columns, and
+    the place of the row counts.
+    """
     if re.match(r"\s*entries\b", text):
-        return rows  # a table of /proc/net/stat
-    for place, line in enumerate(text.splitlines()):
-        words = line.split()
-        if len(words) < 9 or not all(re.fullmatch(r"[0-9a-f]{8}", word) for word in words):
-            continue
-        numbers = [int(word, 16) for word in words]
-        cpu = numbers[12] if len(numbers) > 12 else place
-        steered = numbers[9] if len(numbers) > 9 else 0
-        rows[f"cpu{cpu}"] = Backlog(numbers[0], numbers[1], numbers[2], steered)
-    return rows
+        return {}  # a table of /proc/net/stat
+    rows = [
+        [int(word, 16) for word in words]
+        for words in map(str.split, text.splitlines())
+        if len(words) >= 9 and all(re.fullmatch(r"[0-9a-f]{8}", word) for word in words)
+    ]
+    numbered = [row[12] for row in rows if len(row) > 12]
+    cpus = numbered if len(set(numbered)) == len(rows) else range(len(rows))
+    return {
+        f"cpu{cpu}": Backlog(row[0], row[1], row[2], row[9] if len(row) > 9 else 0)
+        for cpu, row in zip(cpus, rows, strict=True)
+    }
 
 
 def protocols(text: str) -> dict[str, int]:

@@ -30,6 +30,9 @@ IDLE_ALL = 0.02
 LEAST_SQUEEZED = 0.1
 """The least share of frames in polls that ended early; each such poll had up to `BUDGET`."""
 
+LEAST_OF_FRAMES = 0.01
+"""A processor with a smaller part of the frames does not limit by its polls."""
+
 BUDGET = 300
 """The default of net.core.netdev_budget, the frames of one round of polls."""
 
@@ -109,12 +112,15 @@ def _processors(grown: Growth) -> Iterator[Limit]:
     if min(busy.values()) >= FULL:
         yield Limit(What.ALL, f"all processors: they are {100 * mean:.0f} % busy")
     elif busy[name] >= FULL:
-        softirq = grown.softirq.get(name, 0.0)
-        share = f", {100 * softirq:.0f} % of its time in softirqs" if softirq >= HALF else ""
+        full = [cpu for cpu, share in busy.items() if share >= FULL]
+        softirq = min(grown.softirq.get(cpu, 0.0) for cpu in full)
+        share = f", {100 * softirq:.0f} % of the time in softirqs" if softirq >= HALF else ""
+        one = len(full) == 1
+        which = "one processor" if one else f"{len(full)} of {len(busy)} processors"
         yield Limit(
             What.ONE,
-            f"one processor: {name} is {100 * busy[name]:.0f} % busy{share}, and all together "
-            f"{100 * mean:.0f} %",
+            f"{which}: {processor_texts.names(full)} {'is' if one else 'are'} {100 * busy[name]:.0f} % busy{share}, and "
+            f"all together {100 * mean:.0f} %",
         )
     elif grown.thread >= FULL:
         yield Limit(
@@ -125,13 +131,21 @@ def _processors(grown: Growth) -> Iterator[Limit]:
 
 
 def _squeezes(grown: Growth) -> Iterator[Limit]:
-    for cpu, row in grown.backlogs.items():
-        if row.received > 0 and row.squeezed * BUDGET > LEAST_SQUEEZED * row.received:
-            yield Limit(
-                What.SQUEEZE,
-                f"time squeezes: {cpu} ended {row.squeezed:,} polls while frames waited, for "
-                f"{row.received:,} frames",
-            )
+    """The processor that ended most polls early, if it did so often for its frames."""
+    rows = grown.backlogs
+    squeezed = [
+        cpu
+        for cpu, row in rows.items()
+        if row.squeezed * BUDGET > LEAST_SQUEEZED * row.received > 0
+        and row.received > LEAST_OF_FRAMES * grown.frames
+    ]
+    if squeezed:
+        cpu = max(squeezed, key=lambda name: rows[name].squeezed)
+        yield Limit(
+            What.SQUEEZE,
+            f"time squeezes: {cpu} ended {rows[cpu].squeezed:,} polls while frames waited, for "
+            f"{rows[cpu].received:,} frames",
+        )
 
 
 def _connections(grown: Growth) -> Iterator[Limit]:

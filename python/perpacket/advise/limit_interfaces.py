@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from perpacket.advise import log_texts
@@ -35,8 +36,12 @@ ALLOWANCE = "allowance_exceeded"
 RING_DROPS = (
     "rx_missed_errors", "rx_no_buffer_count", "rx_no_dma_resources", "rx_out_of_buffer",
     "rx_fifo_errors", "rx_queue_*_drops", "rx_drops", "rx_overruns", "rx_dropped_full",
+    "rx_discards", "rx_discards_phy", "port.rx_discards",
 )  # fmt: skip
 """Drivers' names of frames for which the receive ring had no room."""
+
+OF_QUEUE = r"(?:queue_\d+_[rt]x|[rt]x_?(?:queue_)?\d+)_(?:cnt|packets)"
+"""Drivers' names of the frames of a queue."""
 
 FULL_LINK = 0.9
 """The part of an interface's speed from which it is full: headers and gaps need the rest."""
@@ -79,7 +84,7 @@ def _allowances(grown: Growth) -> Iterator[Limit]:
         names = {
             name: number
             for name, number in rows.items()
-            if name.endswith(ALLOWANCE) and number > least
+            if name.endswith(ALLOWANCE) and number > max(least, LEAST_LOST * _frames_of(rows))
         }
         if names:
             listed = ", ".join(f"{name} {number:,}" for name, number in names.items())
@@ -89,6 +94,12 @@ def _allowances(grown: Growth) -> Iterator[Limit]:
                 "drops these packets before or after this machine; a larger instance, or fewer "
                 "packets, connections or bytes, moves the limit",
             )
+
+
+def _frames_of(rows: Mapping[str, int]) -> int:
+    """The frames that a driver counted, by queue if not all together."""
+    queues = (number for name, number in rows.items() if re.fullmatch(OF_QUEUE, name))
+    return max(rows.get("rx_packets", 0) + rows.get("tx_packets", 0), sum(queues))
 
 
 def _offload(grown: Growth, seen: Observation) -> Iterator[Limit]:
@@ -107,13 +118,26 @@ def _offload(grown: Growth, seen: Observation) -> Iterator[Limit]:
             f"broken checksums: the kernel wrote {failed} times `hw csum failure`. The interface, "
             "or its driver, reports wrong checksums of received frames",
         )
-    tunnels = [name for name in seen.interfaces if seen.links[name].kind in TUNNELS]
+    tunnels = [name for name in seen.interfaces if _may_break(name, grown, seen)]
     if tunnels and grown.retransmitted >= LEAST_RETRANSMITTED:
         yield Limit(
             What.OFFLOAD,
             f"loss inside of a tunnel: {100 * grown.retransmitted:.1f} % of the segments were sent "
             f"again, and {tunnels[0]} is a tunnel. A broken checksum offload does this",
         )
+
+
+def _may_break(name: str, grown: Growth, seen: Observation) -> bool:
+    """Whether an interface is a tunnel that carries the traffic, and whose offload may be on."""
+    if seen.links[name].kind not in TUNNELS:
+        return False
+    table = {"kind": "ethtool-feature", "feature": "tx-checksumming"}
+    with contextlib.suppress(NotReadable):
+        if seen.read_setting(table, name).startswith("off"):
+            return False
+    sent = grown.devices.get(name, {}).get("packets_sent", 0)
+    most = max((row.get("packets_sent", 0) for row in grown.devices.values()), default=0)
+    return 2 * sent >= most
 
 
 def _links(grown: Growth) -> Iterator[Limit]:

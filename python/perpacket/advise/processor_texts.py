@@ -6,8 +6,10 @@ Each function is pure: text in, facts out. Text that has another form gives no f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from perpacket.measure import cpu_lists
 
 ALL = "all"
 """The name of all processors together, where a text has no row for each."""
@@ -28,6 +30,21 @@ class Shares:
     busy: float
     softirq: float
     stolen: float
+
+
+def names(cpus: Sequence[str]) -> str:
+    """The names of processors as one: `cpu7`, or `cpu0,2-3`."""
+    return f"cpu{cpu_lists.ranges([int(cpu.removeprefix('cpu')) for cpu in cpus])}"
+
+
+def busiest(counts: Mapping[str, float]) -> list[str]:
+    """The few processors that have most of a count: each at least half as much as the first.
+
+    If these are more than half of all processors, only the first.
+    """
+    most = max(counts.values(), default=0)
+    found = [cpu for cpu, count in counts.items() if 2 * count >= most]
+    return found if 2 * len(found) <= len(counts) else found[:1]
 
 
 def processors(text: str) -> dict[str, Shares]:
@@ -69,7 +86,7 @@ def _rows(text: str) -> Iterator[tuple[str, Shares]]:
 def _of_top(text: str) -> Iterator[tuple[str, Shares]]:
     for name, fields in TOP.findall(text):
         parts = {
-            key: float(value) / 100 for value, key in re.findall(r"([\d.]+)[ %]+([a-z]{2})", fields)
+            key: float(value) / 100 for value, key in re.findall(r"(\d+(?:\.\d+)?)[ %]+([a-z]{2})", fields)
         }
         if "id" in parts:
             busy = 1 - parts["id"] - parts.get("wa", 0.0)

@@ -202,12 +202,6 @@ def _local_ports(facts: Facts) -> str:
         return DEFAULT_PORTS
 
 
-def _interrupted_cpu(facts: Facts) -> str:
-    """The processor that gets most of the interface's interrupts."""
-    each = [sum(column) for column in zip(*facts.interrupts.values(), strict=True)]
-    return f"cpu{each.index(max(each))}"
-
-
 FACTS: dict[str, Callable[[Facts], Value]] = {
     "tunnel_text": _tunnels,
     "fragmented_percent": _fragmented,
@@ -236,7 +230,6 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "lone_program": lambda facts: _lone(facts)[0],
     "lone_share": lambda facts: _lone(facts)[1],
     "lone_percent": lambda facts: 100 * _lone(facts)[1],
-    "interrupted_cpu": _interrupted_cpu,
     "memory_pages": lambda facts: facts.seen.grown.sockets.memory_pages,
 }
 """Each fact by name."""

@@ -280,12 +280,13 @@ def calls(text: str) -> dict[str, int]:
 
 
 def hashed_fields(text: str) -> dict[str, str]:
-    """What chooses a queue, by protocol: `ports` or `addresses`; `ethtool -n IF rx-flow-hash`."""
+    """What chooses a queue, by protocol; `ethtool -n IF rx-flow-hash`."""
     found: dict[str, str] = {}
     pattern = r"^(\w+) over (IPV[46]) flows use these fields.*\n((?:[\w ].*\n?)*)"
     for protocol, version, rows in re.findall(pattern, text, re.MULTILINE):
         has_ports = "src port" in rows or "L4 bytes" in rows
-        found[f"{protocol.lower()}{version[-1]}"] = "ports" if has_ports else "addresses"
+        of = "ports" if has_ports else "nothing" if rows.strip() == "None" else "addresses"
+        found[f"{protocol.lower()}{version[-1]}"] = of
     return found
 
 
