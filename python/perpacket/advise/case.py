@@ -322,7 +322,7 @@ def _read(opened: Mapping[Path, Path]) -> Case:
                 of = before if is_before else now
                 kinds += of.add(title, text)
         found.update(dict.fromkeys(kinds))
-        if not kinds:
+        if not kinds and path == source:  # `capture` also stores what only people read
             unknown.append(shown)
     for texts in (before, now):
         texts.name_drivers()

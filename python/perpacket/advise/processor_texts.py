@@ -86,7 +86,8 @@ def _rows(text: str) -> Iterator[tuple[str, Shares]]:
 def _of_top(text: str) -> Iterator[tuple[str, Shares]]:
     for name, fields in TOP.findall(text):
         parts = {
-            key: float(value) / 100 for value, key in re.findall(r"(\d+(?:\.\d+)?)[ %]+([a-z]{2})", fields)
+            key: float(value) / 100
+            for value, key in re.findall(r"(\d+(?:\.\d+)?)[ %]+([a-z]{2})", fields)
         }
         if "id" in parts:
             busy = 1 - parts["id"] - parts.get("wa", 0.0)

@@ -114,7 +114,8 @@ def report(require: list[str] | None, root: Path | None, output_format: Format) 
 def lines(found: Sequence[Capability], columns: int, whose: str = "this machine") -> Iterator[str]:
     """The lines of the table by group: each capability, and how to get it if it is missing."""
     available = sum(item.available for item in found)
-    yield f"Capabilities of {whose}: {available} of {len(found)}"
+    of = "" if whose == "this machine" else ", of those whose files were copied"
+    yield f"Capabilities of {whose}: {available} of {len(found)}{of}"
     for group in dict.fromkeys(item.group for item in sorted(found, key=group_position)):
         yield ""
         yield group.capitalize()

@@ -78,11 +78,24 @@ CLOCK = Check(
 )
 
 
+CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+
+
 def capabilities(files: Files, usable: Sequence[int] | None = None) -> list[Capability]:
-    """The capabilities of processors; `usable` are those that this process may use."""
+    """The capabilities of processors; `usable` are those that this process may use.
+
+    With `usable`, the files are copies, and a capability whose file was not copied is left out.
+    """
     ours = sorted(os.sched_getaffinity(0) if usable is None else usable)
     all_online = online(files) or ours
-    return [
+    sources = {
+        CORES.name: f"{CPUS}/cpu{ours[0]}/topology/thread_siblings_list",
+        CACHE.name: f"{CPUS}/cpu{ours[0]}/cache/index0/shared_cpu_list",
+        QUOTA.name: "/proc/self/cgroup",
+        STEAL.name: "/proc/stat",
+        CLOCK.name: CLOCK_SOURCE,
+    }
+    found = [
         TWO.result(len(ours) > 1, f"{len(ours)} usable: {ranges(ours)}"),
         ALL.result(set(all_online) <= set(ours), f"{ranges(ours)} of {ranges(all_online)} usable"),
         cores(files, ours),
@@ -91,6 +104,9 @@ def capabilities(files: Files, usable: Sequence[int] | None = None) -> list[Capa
         steal(files),
         clock(files),
     ]
+    if usable is None:
+        return found
+    return [one for one in found if one.name not in sources or files.text(sources[one.name])]
 
 
 def online(files: Files) -> list[int]:
@@ -179,8 +195,10 @@ def quota_of(files: Files, folder: str) -> float | None:
 
 def steal(files: Files) -> Capability:
     """Whether the hypervisor has stolen time since the machine started."""
-    is_guest = "hypervisor" in files.text("/proc/cpuinfo").split()
-    where = "a virtual machine" if is_guest else "no sign of a hypervisor"
+    features = files.text("/proc/cpuinfo").split()
+    is_guest = "hypervisor" in features
+    of_host = "no sign of a hypervisor" if features else "no file shows whether it is a guest"
+    where = "a virtual machine" if is_guest else of_host
     fields = files.text("/proc/stat").partition("\n")[0].split()[1 : COUNTED_FIELDS + 1]
     if len(fields) <= STEAL_FIELD or not sum(map(int, fields)):
         return STEAL.result(not is_guest, f"{where}; the kernel does not count stolen time")
@@ -190,5 +208,5 @@ def steal(files: Files) -> Capability:
 
 def clock(files: Files) -> Capability:
     """Whether programs read the time without a system call."""
-    name = files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    name = files.text(CLOCK_SOURCE)
     return CLOCK.result(name in CLOCKS_READ_WITHOUT_A_SYSTEM_CALL, name or "unknown")

@@ -2,13 +2,16 @@
 # Collects what `perpacket advise` reads into one file: sh capture.sh [SECONDS [PID]] > web7.case
 # Nothing is installed and nothing is changed. As root the file also has stacks and the drivers' counters. It has no
 # addresses, no names of hosts or users, and no arguments of programs: only names of functions, programs and interfaces.
-# With PID, the network namespace is that of the process. `perpacket capture` sets AGENT, CGROUP and NAMES.
+# With PID, the network namespace is that of the process. `perpacket capture` adds its own program, a control group, and
+# whether names are wanted.
 set -u
-seconds=${1:-10}
-pid=${2:-}
-agent=${AGENT:-} cgroup=${CGROUP:-} names=${NAMES:-}
+seconds=${1:-10} pid=${2:-} agent=${3:-} cgroup=${4:-} names=${5:-}
+case $seconds in *[!0-9.]* | '') echo "error: $seconds: expected a number of seconds" >&2; exit 2 ;; esac
+[ -z "$pid" ] || [ -d "/proc/$pid" ] || { echo "error: there is no process $pid" >&2; exit 2; }
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' HUP TERM
 case=$folder/case
 PATH=$PATH:/usr/sbin:/sbin
 has() { command -v "$1" > /dev/null 2>&1; }
@@ -39,7 +42,8 @@ counters() { # folder
 
 bare() { # removes addresses from the output of ip and ss, unless names are wanted
   if [ -n "$names" ]; then cat; else
-    grep -v 'link/' | sed -E 's/(remote|local|peer|group|alias) [^ ]+//g'
+    grep -v -E 'link/|altname' | sed -E 's/(remote|local|peer|group|alias|link-netns) [^ ]+//g
+      s/([0-9a-fA-F]{1,2}:){5,}[0-9a-fA-F]{1,2}//g; s/([0-9]{1,3}\.){3}[0-9]{1,3}//g'
   fi
 }
 
@@ -48,12 +52,20 @@ settings() {
     path=/sys/class/net/$interface
     keep "$case" "$path"/napi_defer_hard_irqs "$path"/gro_flush_timeout "$path"/threaded "$path"/device/numa_node \
       "$path"/queues/rx-*/rps_cpus "$path"/queues/rx-*/rps_flow_cnt "$path"/queues/tx-*/xps_cpus
-    for letter in k l g c; do
+    for letter in k l g c x; do
       has ethtool && inside ethtool -$letter "$interface" > "$case/ethtool-$letter-$interface" 2> /dev/null
     done
     has ethtool && inside ethtool -n "$interface" rx-flow-hash udp4 > "$case/ethtool-n-$interface" 2> /dev/null
     has ethtool && inside ethtool "$interface" 2> /dev/null | grep -E '^Settings|Speed' > "$case/ethtool-$interface"
   done
+  for name in /proc/irq/*/*; do
+    [ -d "$name" ] && keep "$case" "${name%/*}/smp_affinity_list"
+  done
+  keep "$case" /sys/devices/system/cpu/vulnerabilities/* /sys/devices/system/cpu/smt/active \
+    /sys/devices/system/cpu/cpu*/topology/thread_siblings_list /sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list \
+    /sys/devices/system/cpu/cpu*/cache/index*/level /sys/devices/system/cpu/cpu*/cache/index*/size \
+    /sys/devices/system/clocksource/clocksource0/current_clocksource
+  ls /sys/class/iommu > "$case/iommu" 2> /dev/null
   keep "$case" /proc/sys/kernel/osrelease /sys/devices/system/node/online /sys/devices/system/node/node*/cpulist \
     /sys/devices/system/cpu/online /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor \
     /sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq /sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq \
@@ -70,7 +82,9 @@ settings() {
     has $save && inside $save 2> /dev/null | awk '/^-A/ && ++count[$2] > most { most = count[$2] }
       END { if (most) print "rules in the longest chain: " most }' > "$case/$save"
   done
-  has lscpu && lscpu | grep -E '^CPU\(s\)|^NUMA node' > "$case/lscpu"
+  has nft && inside nft list ruleset 2> /dev/null | awk '/^\tchain/ { count = 0 } /^\t\t/ && !/^\t\ttype/ && ++count > most \
+    { most = count } END { if (most) print "rules in the longest chain: " most }' > "$case/nft"
+  has lscpu && lscpu | grep -E '^CPU\(s\)|^NUMA node|^Hypervisor' > "$case/lscpu"
   has systemctl && systemctl status irqbalance 2> /dev/null | # no more of it than the state
     grep -E -o 'irqbalance.service|Active: [a-z]+' | sed 's/^Active/  &/' > "$case/irqbalance"
   for text in 'nf_conntrack: table full' 'neighbou?r table overflow' 'TCP: out of memory' 'possible SYN flooding' \
@@ -86,6 +100,9 @@ stacks() { # Stacks of all processors while the window passes, as text: a record
     ${pid:+--pid "$pid"} ${cgroup:+--cgroup "$cgroup"} > "$folder/profile" 2> "$folder/error"; then
     sed -E 's/(\[|;)\/[^];]*\//\1/g' "$folder/folded" > "$case/stacks.folded" # no folders of programs
     sed -E 's/"\/[^"]*\//"/g' "$folder/profile" > "$case/profile.json"
+  elif [ -n "$cgroup" ]; then
+    cat "$folder/error" >&2
+    exit 2
   elif has perf &&
     perf record -a -g -F 99 -e cpu-clock -o "$folder/perf.data" -- sleep "$seconds" > /dev/null 2>&1; then
     perf script -i "$folder/perf.data" -F comm,pid,tid,cpu,time,event,period,ip,sym,dso 2> /dev/null |

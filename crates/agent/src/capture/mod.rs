@@ -3,13 +3,17 @@
 //! `capture.sh` collects. On machines without perpacket, the same script runs alone. The agent adds the
 //! stacks by its own profile.
 
-use std::env;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::{env, thread};
 
 use perpacket_profiler::spec::Length;
 use perpacket_spec::Spec;
+use rustix::process::{Pid, Signal, kill_process_group};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -26,6 +30,9 @@ Examples:
 The script makes the file where nothing may be installed: sh capture.sh 30 > web7.case";
 
 const SCRIPT: &str = include_str!("capture.sh");
+
+/// How often a running script is looked at.
+const POLL: Duration = Duration::from_millis(50);
 
 /// Collect what `advise` reads into one file: counters, settings, and stacks.
 ///
@@ -87,9 +94,11 @@ fn run(spec: &CaptureSpec, output: &Output) -> Result<Status, Failure> {
     let pid = spec.pid.map(|pid| pid.to_string()).unwrap_or_default();
     let mut child = Command::new("sh")
         .args(["-s", &seconds.to_string(), &pid])
-        .env("AGENT", own)
-        .env("CGROUP", spec.cgroup.as_deref().unwrap_or_default())
-        .env("NAMES", if spec.names { "names" } else { "" })
+        .arg(own)
+        .arg(spec.cgroup.as_deref().unwrap_or_default())
+        .arg(if spec.names { "names" } else { "" })
+        // Signals reach the script and its programs through this process.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(if output.quiet {
@@ -104,8 +113,17 @@ fn run(spec: &CaptureSpec, output: &Output) -> Result<Status, Failure> {
             .write_all(SCRIPT.as_bytes())
             .map_err(Failure::failed)?;
     }
-    let done = child.wait_with_output().map_err(Failure::failed)?;
-    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+    let group = Pid::from_child(&child);
+    let ends = thread::spawn(move || child.wait_with_output());
+    while !ends.is_finished() {
+        if stop.load(Ordering::Relaxed) {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        thread::sleep(POLL);
+    }
+    let done = ends.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+    let done = done.map_err(Failure::failed)?;
+    if stop.load(Ordering::Relaxed) {
         return Ok(Status::Interrupted);
     }
     if !done.status.success() || done.stdout.is_empty() {

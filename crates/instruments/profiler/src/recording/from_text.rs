@@ -175,7 +175,7 @@ fn kind_of(stacks: &[TextStack], limits: &mut Vec<String>) -> Result<EventKind, 
     if events.len() > 1 {
         let listed = events.into_iter().collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "several events ({listed}); expected one: perf script --event NAME"
+            "several events ({listed}); expected one: perf record -e cpu-clock -a -g"
         ));
     }
     let Some(event) = events.first() else {

@@ -10,6 +10,9 @@ const SAMPLES: f64 = 1e4;
 /// (`--call-graph fractal`).
 const RELATIVE: f64 = 1.02;
 
+/// Chains that have more than this part of all samples have some of them twice.
+const MOST_OF_ALL: f64 = 1.05;
+
 /// What perf prints before a function: of the kernel, of a program, or of a guest.
 const MARKS: [&str; 5] = ["[k]", "[.]", "[g]", "[u]", "[H]"];
 
@@ -66,7 +69,7 @@ fn entry(line: &str) -> Option<Entry> {
         } else {
             command
         },
-        function: function.to_owned(),
+        function: named(function),
         is_kernel: mark.1 == "[k]",
         own: second.unwrap_or(first),
         with_children: second.map(|_| first),
@@ -142,8 +145,24 @@ pub(super) fn stacks(text: &str) -> Vec<TextStack> {
             own_chains(entry, each, &mut found);
         }
     }
+    let all: f64 = found.iter().map(|stack| stack.count).sum();
+    if all > MOST_OF_ALL * 100.0 * each {
+        // The table does not show for every function which others call it.
+        found = entries
+            .iter()
+            .map(|entry| stack(entry, vec![entry.function.clone()], entry.own * each))
+            .collect();
+    }
     found.retain(|stack| stack.count >= 0.5);
     found
+}
+
+/// The name of a function. Addresses without a name have leading zeros in lines, and none in trees.
+fn named(name: &str) -> String {
+    match name.strip_prefix("0x") {
+        Some(digits) => format!("0x{}", digits.trim_start_matches('0')),
+        None => name.to_owned(),
+    }
 }
 
 /// A number such as `96K`.
@@ -168,7 +187,7 @@ fn grow(tree: &mut Vec<Node>, found: &Branch<'_>) {
         };
         if inside {
             if !found.is_new && found.column == last.column && last.branches.is_empty() {
-                last.names.push(found.name.to_owned());
+                last.names.push(named(found.name));
             } else {
                 grow(&mut last.branches, found);
             }
@@ -176,7 +195,7 @@ fn grow(tree: &mut Vec<Node>, found: &Branch<'_>) {
         }
     }
     tree.push(Node {
-        names: vec![found.name.to_owned()],
+        names: vec![named(found.name)],
         percent: found.percent,
         branches: Vec::new(),
         column: found.column,
@@ -360,6 +379,33 @@ mod tests {
                 "nginx;do_syscall_64 1000",
             ]
         );
+    }
+
+    #[test]
+    fn a_function_without_a_name_is_found_in_the_trees_of_its_callers() {
+        let text = "\
+    40.00%     0.00%  a  libc.so.6  [.] start
+            |
+            ---start
+               0x55cc5791c183
+    40.00%    40.00%  a  a  [.] 0x000055cc5791c183
+            |
+            ---0x55cc5791c183
+";
+        assert_eq!(shown(text), ["a;start;0x55cc5791c183 4000"]);
+    }
+
+    #[test]
+    fn a_table_whose_trees_lack_callers_has_the_functions_alone() {
+        let text = "\
+    90.00%    10.00%  a  a  [.] main
+            |
+            ---main
+    80.00%    80.00%  a  a  [.] work
+            |
+            ---work
+";
+        assert_eq!(shown(text), ["a;main 1000", "a;work 8000"]);
     }
 
     #[test]
