@@ -265,9 +265,34 @@ def test_a_part_of_a_drivers_counters_is_known_by_its_command(tmp_path: Path) ->
     path = tmp_path / "mail"
     path.write_text("# ethtool -S ens5 | grep exceeded\n  pps_allowance_exceeded: 1288121\n")
     report = advise(case.read([path]).observation())
-    assert report.limit is not None and report.limit.what is What.ALLOWANCE
+    assert report.limit is not None
+    assert report.limit.what is What.ALLOWANCE
     [ring] = [one for one in report.not_applicable if one.change.name == "ring"]
     assert ring.is_unread, "the part does not have the counters of the ring"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "net.core.rmem_max = 26214nan4\nnet.netfilter.nf_conntrack_count = 2\u00b2\n",
+        f"TcpInSegs {'9' * 400} 0.0\nTcpOutSegs 1 0.0\nTcpRetransSegs {'9' * 390} 0.0\n",
+        "ESTAB 0 1 10.0.0.1:80 10.0.0.2:5\n\t cubic cwnd:10 rwnd_limited:5ms(9.0%)\n",
+        "%Cpu0 : 4.5.0 us, 1.0 sy, 90.0 id\n",
+        "/sys/class/net/eth0/queues/tx-0/xps_cpus:\nTcpInSegs 7 0.0\n",
+    ],
+)
+def test_a_damaged_file_is_no_crash(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lscpu").write_text("CPU(s): 4\n")
+    (tmp_path / "damaged").write_text(text)
+    assert run(["advise", str(tmp_path), "--format", "json"]) == 0
+
+
+def test_the_cases_of_two_machines_are_refused_by_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cases = [packed(tmp_path, name, "tcp_ack", 1) for name in ("a", "b")]
+    assert run(["advise", *map(str, cases)]) == 2
+    assert "profile compare" in capfd.readouterr().err
 
 
 def test_an_archive_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -220,10 +220,11 @@ def judge(seen: Observation, change: Change, interface: str) -> Advice | NotAppl
     """Whether a change applies on an interface."""
     facts = Facts(seen, change, interface)
     named = interface if concerns_interface(change) else ""
-    if few := seen.profile.too_few_samples:
-        return NotApplicable(change, named, few, is_unread=True)
-    if concerns_interface(change) and not interface:
-        return NotApplicable(change, "", "no interface carried packets", is_unread=True)
+    unread = seen.profile.too_few_samples
+    if not unread and concerns_interface(change) and not interface:
+        unread = "no interface carried packets"
+    if unread:
+        return NotApplicable(change, named, unread, is_unread=True)
     try:
         reason = _excluded(change, facts)
         if reason:
@@ -237,6 +238,11 @@ def judge(seen: Observation, change: Change, interface: str) -> Advice | NotAppl
         return NotApplicable(change, named, change.evidence.otherwise.format_map(facts))
     except NotReadable as missing:
         return NotApplicable(change, named, str(missing), True, missing.source)
+    except (ArithmeticError, ValueError) as error:
+        if not seen.is_case:
+            raise
+        reason = f"a file has a number that no kernel counts: {error}"
+        return NotApplicable(change, named, reason, True)
 
 
 def _excluded(change: Change, facts: Facts) -> str:

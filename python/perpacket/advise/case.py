@@ -166,7 +166,11 @@ class Case:
         else:
             found = growth.between(_counters(self.before), now)
             seconds = now.time_s - _counters(self.before).time_s
-        assert found is not None
+        if found is None:
+            raise ConfigurationError(
+                f"the counters of the folder `{BEFORE}` are not older than the others",
+                hint="name the files of one machine",
+            )
         shares = self.now.shares
         each = {name: row for name, row in shares.items() if name != processor_texts.ALL}
         return replace(
@@ -276,12 +280,19 @@ def _of_sysfs(files: Files) -> dict[str, list[int]]:
 def read(paths: Sequence[Path]) -> Case:
     """The case of files, folders and archives.
 
-    Raises `ConfigurationError` for a file that cannot be read, and if nothing was recognized.
+    Raises `ConfigurationError` for a file that cannot be read, for the cases of two machines, and
+    if nothing was recognized.
     """
+    archives = [path for path in paths if is_archive(path)]
+    if len(archives) > 1:
+        raise ConfigurationError(
+            f"{', '.join(map(str, archives))}: expected the case of one machine",
+            hint="`perpacket profile compare A.case B.case` compares two",
+        )
     with temporary_folder("case") as folder:
         opened = {path: path for path in paths}
         for number, path in enumerate(paths):
-            if is_archive(path):
+            if path in archives:
                 opened[path] = folder / str(number)
                 unpack(path, opened[path])
         return _read(opened)
@@ -322,7 +333,7 @@ def _read(opened: Mapping[Path, Path]) -> Case:
                 of = before if is_before else now
                 kinds += of.add(title, text)
         found.update(dict.fromkeys(kinds))
-        if not kinds and path == source:  # `capture` also stores what only people read
+        if not kinds and opened[source] == source:  # `capture` also stores what people read
             unknown.append(shown)
     for texts in (before, now):
         texts.name_drivers()
@@ -375,12 +386,13 @@ def unpack(path: Path, folder: Path) -> None:
                 raise ConfigurationError(f"{path}: the files of the case have over 1 GiB")
             archive.extractall(folder, filter="data")
         manifests = [json.loads(file.read_text()) for file in folder.glob(f"*/{MANIFEST}")]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: {MANIFEST} is not JSON: {error}") from None
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ConfigurationError(f"{path}: the archive cannot be read: {error}") from None
     for manifest in manifests:
-        schema = (manifest.get("schema"), manifest.get("version"))
+        known = manifest if isinstance(manifest, dict) else {}
+        schema = (known.get("schema"), known.get("version"))
         if schema != SCHEMA:
             raise ConfigurationError(
                 f"{path}: {MANIFEST} has schema {schema[0]}, version {schema[1]}; expected "
@@ -429,7 +441,7 @@ def _is_profile(content: bytes) -> bool:
         document = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and "window_s" in document
+    return isinstance(document, dict) and isinstance(document.get("window_s"), int | float)
 
 
 STACKS = re.compile(

@@ -79,7 +79,7 @@ def protocols(text: str) -> dict[str, int]:
     """Counters by their names in nstat, from nstat's output or /proc/net/snmp and netstat."""
     counts: dict[str, int] = {}
     lines = text.splitlines()
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
         family, colon, names = line.partition(":")
         if colon and following.startswith(f"{family}:") and re.fullmatch(FAMILIES, family):
             values = following.split()[1:]

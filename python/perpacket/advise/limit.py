@@ -53,7 +53,12 @@ def of(seen: Observation) -> Limit | None:
     grown = seen.growth
     if grown is None:
         return None
-    return next(_limits(grown, seen), None)
+    try:
+        return next(_limits(grown, seen), None)
+    except (ArithmeticError, ValueError):
+        if seen.is_case:  # a damaged file has a number that no kernel counts
+            return None
+        raise
 
 
 def _limits(grown: Growth, seen: Observation) -> Iterator[Limit]:
@@ -119,8 +124,8 @@ def _processors(grown: Growth) -> Iterator[Limit]:
         which = "one processor" if one else f"{len(full)} of {len(busy)} processors"
         yield Limit(
             What.ONE,
-            f"{which}: {processor_texts.names(full)} {'is' if one else 'are'} {100 * busy[name]:.0f} % busy{share}, and "
-            f"all together {100 * mean:.0f} %",
+            f"{which}: {processor_texts.names(full)} {'is' if one else 'are'} "
+            f"{100 * busy[name]:.0f} % busy{share}, and all together {100 * mean:.0f} %",
         )
     elif grown.thread >= FULL:
         yield Limit(
@@ -151,14 +156,14 @@ def _squeezes(grown: Growth) -> Iterator[Limit]:
 def _connections(grown: Growth) -> Iterator[Limit]:
     """The peers, their windows, or the path between."""
     senders = grown.senders
-    if senders.window_ms > HALF * senders.busy_ms:
+    if senders.window_ms > HALF * senders.busy_ms > 0:
         yield Limit(
             What.WINDOW,
             f"the window of the receivers: for {100 * senders.window_ms / senders.busy_ms:.0f} % "
             "of the time in which connections had data to send, the receiver's window was full. "
             "The receiving program or its buffers are too slow or too small",
         )
-    elif senders.buffer_ms > HALF * senders.busy_ms:
+    elif senders.buffer_ms > HALF * senders.busy_ms > 0:
         yield Limit(
             What.BUFFER,
             f"the send buffers: for {100 * senders.buffer_ms / senders.busy_ms:.0f} % of the time "

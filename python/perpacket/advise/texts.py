@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,8 +95,10 @@ class Texts:
 
     def _recognized(self, name: str, text: str) -> Iterator[str]:
         for title, add in RECOGNIZED.items():
-            if add(self, name, text):
-                yield title
+            # Damaged texts have digits and numbers that no kernel prints.
+            with contextlib.suppress(ValueError, ArithmeticError, IndexError):
+                if add(self, name, text):
+                    yield title
 
     def _add_interrupts(self, _: str, text: str) -> Parsed:
         rows = kernel_texts.interrupts(text)
