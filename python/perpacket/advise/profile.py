@@ -164,7 +164,18 @@ class Profile:
             row = cells.get(layer)
             if isinstance(row, Mapping):
                 share += sum(value for kind, value in row.items() if not kinds or kind in kinds)
-        return Part(share * self.busy_samples, self.path_samples)
+        return self._part(share * self.busy_samples)
+
+    def _part(self, samples: float) -> Part:
+        """These samples; raises `NotReadable` without any, if the recording lacks the kernel's."""
+        notes = self.document.get("limits")
+        if (
+            not samples
+            and isinstance(notes, list)
+            and any(WITHOUT_KERNEL in str(note) for note in notes)
+        ):
+            raise NotReadable("the recording has no samples of the kernel: `perf record -a -g`")
+        return Part(samples, self.path_samples)
 
     def part_of(self, bound: BoundRule) -> Part:
         """The samples of the part of the profile that a change of the catalogue can reduce."""
@@ -207,7 +218,11 @@ class Profile:
             if (not bound.process or is_process(stack.process))
             and (has(stack.functions) or (bound.own_code and stack.is_own_code))
         )
-        return Part(found, self.path_samples)
+        return self._part(found)
+
+
+WITHOUT_KERNEL = "excludes the kernel"
+"""The words of the profiler's note on a recording of programs' code alone."""
 
 
 def _is_idle(functions: Sequence[str]) -> bool:

@@ -121,7 +121,9 @@ fn run(spec: &CaptureSpec, output: &Output) -> Result<Status, Failure> {
         }
         thread::sleep(POLL);
     }
-    let done = ends.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+    let done = ends
+        .join()
+        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
     let done = done.map_err(Failure::failed)?;
     if stop.load(Ordering::Relaxed) {
         return Ok(Status::Interrupted);

@@ -183,6 +183,11 @@ fn script_frame(line: &str) -> Option<Frame> {
 /// A function's name without its offset.
 fn bare_name(name: &str) -> String {
     let name = name.trim();
+    // As Python prints the bytes of a name in some versions of bcc.
+    let quoted = name
+        .strip_prefix("b'")
+        .and_then(|name| name.strip_suffix('\''));
+    let name = quoted.unwrap_or(name);
     let end = name.rfind("+0x").or_else(|| {
         let at = name.rfind('+')?;
         name[at + 1..]
@@ -246,6 +251,16 @@ fn folded_lines(text: &str) -> Result<Vec<TextStack>, String> {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
         .map(|(number, line)| {
+            let before = line.trim_end().rsplit_once(' ').map(|(chain, _)| chain);
+            let has_two = before
+                .and_then(|chain| chain.rsplit_once(' '))
+                .is_some_and(|(chain, word)| chain.contains(';') && word.parse::<f64>().is_ok());
+            if has_two {
+                return Err(format!(
+                    "line {}: expected one count: difffolded writes two, of two profiles",
+                    number + 1
+                ));
+            }
             folded(line).ok_or_else(|| {
                 format!("line {}: expected `a;b;c NUMBER`, not `{line}`", number + 1)
             })
@@ -410,11 +425,13 @@ ping 7 [000] 1.5:  cycles:  ffffffff8200 icmp_rcv+0x3 (/lib/modules/6/kernel/net
         assert!(stacks[2].frames.is_empty());
         let wrong = parse("a;b 1\na;b\n").expect_err("a line has no count");
         assert!(wrong.contains("line 2"), "{wrong}");
+        let two = parse("a;b 1 2\n").expect_err("a line has two counts");
+        assert!(two.contains("difffolded"), "{two}");
     }
 
     #[test]
     fn bcc_prints_a_stack_from_its_leaf_then_command_and_count() {
-        let text = "Sampling at 49 Hertz\n\n    tcp_ack\n    tcp_v4_rcv\n    --\n    main\n    -                nginx (12)\n        7\n\n    -                cat (3)\n        1\n";
+        let text = "Sampling at 49 Hertz\n\n    b'tcp_ack'\n    tcp_v4_rcv\n    --\n    main\n    -                nginx (12)\n        7\n\n    -                cat (3)\n        1\n";
         let (form, stacks) = parse(text).expect("it is of bcc");
         assert_eq!(form, Form::Bcc);
         assert_eq!(names(&stacks[0]), ["main", "tcp_v4_rcv", "tcp_ack"]);
