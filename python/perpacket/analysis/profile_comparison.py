@@ -436,7 +436,17 @@ def _notes(
     backends = {str(window.backend) for window in (*first, *second)}
     if len(backends) > 1:
         notes.append(f"the profiles measure differently: {', '.join(sorted(backends))}")
+    counts_all = {
+        any(note.startswith(WITHOUT_SERVER) for note in window.limits)
+        for window in (*first, *second)
+    }
+    if len(counts_all) > 1:
+        notes.append("one profile has the user code of every program, and one that of a server")
     return notes
+
+
+WITHOUT_SERVER = "no server was named"
+"""The beginning of the profiler's note on a profile without `--pid`."""
 
 
 def is_moved(ratio: Claim[Pair]) -> bool:

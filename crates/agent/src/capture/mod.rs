@@ -3,7 +3,7 @@
 //! `capture.sh` collects. On machines without perpacket, the same script runs alone. The agent adds the
 //! stacks by its own profile.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::output::{Output, ResultFile, write};
+use crate::output::{Output, ResultFile, write, write_bytes};
 use crate::status::{Failure, Status};
 use crate::stop;
 use crate::verb::Verb;
@@ -41,8 +41,8 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, clap::Args, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct CaptureSpec {
-    /// The file to write.
-    #[arg(long, value_name = "FILE", required_unless_present = "script")]
+    /// The file to write, by default standard output.
+    #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Length of the window.
     #[arg(long, value_name = "TIME", default_value = "10s")]
@@ -79,10 +79,15 @@ pub fn verb() -> Verb {
 }
 
 fn run(spec: &CaptureSpec, output: &Output) -> Result<Status, Failure> {
-    let Some(file) = ResultFile::of("output", spec.output.as_deref())? else {
+    if spec.script {
         write(SCRIPT)?;
         return Ok(Status::Done);
-    };
+    }
+    let file = ResultFile::of("output", spec.output.as_deref())?;
+    if file.is_none() && io::stdout().is_terminal() {
+        let message = "the file is not for a terminal: expected --output FILE, or `> FILE`";
+        return Err(Failure::usage(message.to_owned()));
+    }
     if let Some(pid) = spec.pid
         && !PathBuf::from(format!("/proc/{pid}")).exists()
     {
@@ -134,6 +139,10 @@ fn run(spec: &CaptureSpec, output: &Output) -> Result<Status, Failure> {
             done.status
         )));
     }
+    let Some(file) = file else {
+        write_bytes(&done.stdout)?;
+        return Ok(Status::Done);
+    };
     file.write_by(|out| out.write_all(&done.stdout))?;
     let captured = Captured {
         schema: 1,
