@@ -222,7 +222,10 @@ def test_a_case_of_a_process_has_its_namespace_and_names_if_they_are_wanted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     need("netns")
-    script = "ip link add only0 type veth peer name only1 && echo made && exec sleep 100"
+    script = (
+        "ip link add only0 type veth peer name only1 && ip link add only2 type bridge; "
+        "ip link property add dev only0 altname enx02aabbccddee; echo made && exec sleep 100"
+    )
     command = ["unshare", "--net", "sh", "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -245,6 +248,8 @@ def test_a_case_of_a_process_has_its_namespace_and_names_if_they_are_wanted(
     host = re.compile(rf"(?<![\w.]){re.escape(os.uname().nodename)}(?![\w.])")
     assert [bool(host.search(text)) for text in texts] == [False, True]
     assert [row["address"] in text for text in texts] == [False, True]
+    hardware = re.compile(r"\b(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}\b|enx[0-9a-f]{12}")
+    assert [bool(hardware.search(text)) for text in texts] == [False, True]
 
 
 def test_what_no_file_shows_is_missing_and_not_denied(tmp_path: Path) -> None:

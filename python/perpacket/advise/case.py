@@ -464,13 +464,16 @@ def _are_stacks(text: str) -> bool:
 
 
 def _packets(before: Texts, now: Texts) -> int:
-    """The packets of the window, of all interfaces but loopback."""
-    return sum(
-        max(0, row[way] - before.devices.get(name, row)[way])
+    """The packets of the window, of all interfaces but loopback, or of that if no other has any."""
+    grown = {
+        name: sum(
+            max(0, row[way] - before.devices.get(name, row)[way])
+            for way in ("packets_sent", "packets_received")
+        )
         for name, row in now.devices.items()
-        for way in ("packets_sent", "packets_received")
-        if name != "lo"
-    )
+    }
+    loopback = grown.pop("lo", 0)
+    return sum(grown.values()) or loopback
 
 
 def _profile(recording: Recording, packets: int) -> Profile:

@@ -76,7 +76,8 @@ settings() {
   has ip && inside ip -d link | bare > "$case/ip-d-link"
   if has ss; then
     inside ss -tinH 2> /dev/null | grep -E "^[[:space:]]${names:+|.}" > "$case/ss-tin"
-    inside ss -ltnH 2> /dev/null | awk '{ sub(/.*:/, "*:", $4); print $1, $2, $3, $4, "*:* " }' > "$case/ss-ltn"
+    inside ss -ltnH 2> /dev/null | awk -v names="$names" '{ if (!names) { sub(/.*:/, "*:", $4); $5 = "*:* " } print }' \
+      > "$case/ss-ltn"
   fi
   for save in iptables-save iptables-legacy-save ip6tables-save ip6tables-legacy-save; do # the count, and no rule
     has $save && inside $save 2> /dev/null | awk '/^-A/ && ++count[$2] > most { most = count[$2] }

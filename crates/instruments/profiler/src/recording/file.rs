@@ -233,10 +233,9 @@ impl<'a> File<'a> {
             ));
         }
         Self::sections(at).ok_or_else(|| {
-            format!(
-                "the file ends early: perf record was killed before it wrote the header, or the copy is \
-                 incomplete; {AS_TEXT}"
-            )
+            "the file ends early: perf record was killed before it wrote the header, or the copy is incomplete; \
+             expected a whole file: record again and end it with Ctrl-C, or copy again"
+                .to_owned()
         })
     }
 
