@@ -206,7 +206,9 @@ fn without_permission_the_error_names_the_setting() {
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = place.path().join("agent");
-    fs::copy(AGENT, &copy).unwrap();
+    // Another process copies: nobody can run a file that a child of another test has open for writing.
+    let copied = Command::new("cp").arg(AGENT).arg(&copy).status();
+    assert!(copied.unwrap().success());
     let output = Command::new(&copy)
         .args(["profile", "--duration", "1"])
         .current_dir("/")

@@ -125,7 +125,10 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let original = env::current_exe().unwrap();
         let copy = folder.path().join(original.file_name().unwrap());
-        std::fs::copy(&original, &copy).unwrap();
+        // Another process copies: a child of another test would inherit this one's descriptor, and nobody can run
+        // a file that is open for writing.
+        let copied = Command::new("cp").args([&original, &copy]).status();
+        assert!(copied.unwrap().success());
         let mut child = Command::new(&copy)
             .args(["--exact", "serve_if_the_variable_is_set", "--nocapture"])
             .env(SERVER, "1")
