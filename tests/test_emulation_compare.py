@@ -175,14 +175,14 @@ def test_one_more_system_call_is_in_the_layer_of_system_calls(
     assert any("getppid" in claim.quantity and not claim.detail.first for claim in functions)
 
 
-def test_one_more_header_costs_only_the_kernel(
+def test_one_more_header_costs_the_server_nothing(
     session: Session, base: dict[str, Any], tmp_path: Path
 ) -> None:
     more = differences(base, emulated(session, HEADER, tmp_path))
     assert abs(more["user"]) < 0.1
     # A timer that ends in one window and not in the other is in these two layers.
     of_packets = sum(more.values()) - more["interrupt"] - more["scheduler"]
-    assert 0 < of_packets < NOISE * base["total"]["instructions_per_request"]
+    assert abs(of_packets) < NOISE * base["total"]["instructions_per_request"]
 
 
 def test_the_same_server_has_no_difference(base: dict[str, Any]) -> None:

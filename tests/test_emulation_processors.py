@@ -156,8 +156,10 @@ def test_the_counts_of_processors_and_queues_are_those_of_the_window(two: Sessio
     assert sum(one["instructions"] for one in servers) == sum(row["instructions"] for row in rows)
     assert sum(one["data_accesses"] for one in servers) == counts["data_accesses"]
     for one in servers:
-        assert {"user", "tcp", "driver"} <= one["layers"].keys()
+        # In some windows, all connections are those of the thread on one processor.
+        assert {"tcp", "driver"} <= one["layers"].keys()
         assert one["interrupts"] > 0
+    assert any("user" in one["layers"] for one in servers)
     for way in ("sent", "received"):
         assert sum(queue[way] for queue in counts["queues"]) == counts["frames"][way]
     assert all(queue["received"] for queue in counts["queues"])
