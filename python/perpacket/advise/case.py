@@ -83,7 +83,7 @@ class Case:
     unknown: tuple[str, ...]
     """The files that were not recognized."""
     taken: tuple[tuple[str, str], ...] = ()
-    """Each file, folder or archive that was named, with what was recognized in it."""
+    """Each file, or archive as a whole, with what was recognized in it."""
 
     def observation(self, interface: str = "") -> Observation:
         """The facts for advice: those of the files, and no others."""
@@ -312,8 +312,9 @@ def _read(opened: Mapping[Path, Path]) -> Case:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigurationError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-        found = taken.setdefault(str(source), {})
-        shown = str(source / path.relative_to(opened[source]))
+        is_unpacked = opened[source] != source
+        shown = str(source / path.relative_to(opened[source])) if is_unpacked else name
+        found = taken.setdefault(str(source) if is_unpacked else shown, {})
         start = content[:LARGEST_BYTES].decode(errors="replace")
         if content.startswith(BINARY) or _is_profile(content):
             recordings.append(Recording(path, len(content), name=shown))
@@ -333,7 +334,7 @@ def _read(opened: Mapping[Path, Path]) -> Case:
                 of = before if is_before else now
                 kinds += of.add(title, text)
         found.update(dict.fromkeys(kinds))
-        if not kinds and opened[source] == source:  # `capture` also stores what people read
+        if not kinds and not is_unpacked:  # `capture` also stores what people read
             unknown.append(shown)
     for texts in (before, now):
         texts.name_drivers()

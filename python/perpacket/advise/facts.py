@@ -568,6 +568,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "is_crowded": lambda facts: bool(_crowd(facts)[0]),
     "crowded": lambda facts: _crowd(facts)[1],
     "crowd": lambda facts: len(_crowd(facts)[0]),
+    "crowd_text": lambda facts: str(len(few)) if len(few := _crowd(facts)[0]) > 1 else "one",
     "interrupted_queues": _queue_count,
     "node_cpu_list": lambda facts: cpu_lists.ranges(sorted(_node_cpus(facts))),
     "remote_share": _remote_share,
