@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -345,6 +347,18 @@ def test_a_case_is_written_to_standard_output(tmp_path: Path) -> None:
     with file.open("wb") as written:
         subprocess.run([*CAPTURE, "--duration", "0.2s"], stdout=written, check=True)
     assert case.read([file]).now.protocols
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_capture_without_files(tmp_path: Path, number: signal.Signals) -> None:
+    words = [*CAPTURE, "--duration", "60s", "--output", str(tmp_path / "here.case"), "--quiet"]
+    command = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path)})
+    while not list(tmp_path.glob("*/case/before/proc/stat")):
+        assert command.poll() is None
+        time.sleep(0.02)
+    command.send_signal(number)
+    assert command.wait(50) == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("verb", ["case show", "profile", "doctor"])

@@ -315,10 +315,9 @@ def last_lines(file: str) -> str:
 def listening(address: str, inside: str, who: str, also: str = "") -> list[str]:
     """Wait until a process listens at an address; fail if it fails, or listens too late.
 
-    `also` is a further table of sockets: servers of other people listen at both versions of IP.
-
     A process that ends with status 0 may have started a daemon. The error has the last messages of
-    the process, in one line.
+    the process, in one line. `also` is a further table of sockets: servers of other people may
+    listen at both versions of IP.
     """
     port = f":{int(address.rpartition(':')[2]):04X} "
     last = last_lines(OUTPUT)

@@ -16,6 +16,7 @@
     texts.py        the facts of the texts of one moment
     case.py         the facts of another machine, from files
     resource_facts.py  facts about tables, sockets, system calls and programs
+    receiving_facts.py  facts about the processors that receive
     limit.py        what limits the traffic, in the order of the reasons
     limit_kinds.py  the kinds of limits
     limit_interfaces.py  limits of interfaces: allowances, offloads, links, shapers, rings

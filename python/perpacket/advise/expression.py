@@ -48,6 +48,13 @@ class NotReadable(Exception):
         return matched[1] if matched else ""
 
 
+def ratio(numerator: float, denominator: float, what: str) -> float:
+    """A ratio of counts; raises `NotReadable` if there were none of `what`."""
+    if denominator <= 0:
+        raise NotReadable(f"there were no {what}")
+    return numerator / denominator
+
+
 def evaluate(text: str, facts: Mapping[str, Value], functions: Mapping[str, Function]) -> Value:
     """The value of an expression.
 

@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from perpacket.advise import (
-    kernel_texts,
     limit,
     limit_interfaces,
     links,
     observation,
-    processor_texts,
+    receiving_facts,
     resource_facts,
     server_processes,
 )
 from perpacket.advise.catalogue import Change
-from perpacket.advise.expression import Function, NotReadable, Value
+from perpacket.advise.expression import Function, NotReadable, Value, ratio
 from perpacket.advise.growth import Growth
 from perpacket.advise.observation import Observation
 from perpacket.advise.settings.files import controls
@@ -116,11 +115,6 @@ class Facts(Mapping[str, Value]):
         return server.options[str(name)]
 
     @property
-    def interrupts(self) -> Mapping[str, list[int]]:
-        """The interrupts of the interface that occurred, by name and processor."""
-        return _interrupts(self)
-
-    @property
     def is_fixed(self) -> bool:
         """Whether the driver does not allow to change the setting; ethtool prints it."""
         setting = self.change.setting
@@ -137,6 +131,10 @@ class Facts(Mapping[str, Value]):
         if self.interface not in self.seen.links:
             raise NotReadable("no interface carried packets during the profile")
         return self.seen.links[self.interface]
+
+    def file(self, path: str) -> str:
+        """The contents of a file of sysfs; of several, separated by `;` if they differ."""
+        return self.seen.read_setting({"kind": "file", "path": path}, self.interface)
 
     def carried(self, key: str) -> float:
         """The growth of a counter of the interface during the profile."""
@@ -166,12 +164,6 @@ def _number(value: Value) -> float:
         return float(value)
     except ValueError:
         raise NotReadable(f"{value} is no number") from None
-
-
-def _ratio(numerator: float, denominator: float, what: str) -> float:
-    if denominator <= 0:
-        raise NotReadable(f"there were no {what}")
-    return numerator / denominator
 
 
 def _sysctl(facts: Facts, name: str) -> str:
@@ -214,94 +206,11 @@ def _part(facts: Facts) -> float:
 
 def _response_bytes(facts: Facts) -> float:
     """Bytes sent per request. Received frames are no requests: some are acknowledgments."""
-    return _ratio(facts.carried("bytes_sent"), _requests(facts), "requests")
-
-
-def _interrupts_per_frame(facts: Facts) -> float:
-    """From the interrupts that sysfs lists, else from those with the interface's name.
-
-    The latter are counted over a longer time than the profile, and so are the frames with them.
-    """
-    name = facts.link.name
-    try:
-        count, frames = facts.carried("interrupts"), facts.number("received_frames")
-    except NotReadable:
-        rows = _rows(facts)
-        if not rows:
-            raise NotReadable(f"neither sysfs nor `/proc/interrupts` names {name}") from None
-        count = sum(map(sum, rows.values()))
-        frames = _growth(facts).devices.get(name, {}).get("packets_received", 0)
-    return _ratio(count, frames, "received frames")
-
-
-def _rows(facts: Facts) -> Mapping[str, list[int]]:
-    """The interface's interrupts by their names in /proc/interrupts; none for a virtual one."""
-    if facts.link.kind != "hardware":
-        return {}
-    return kernel_texts.of_interface(_growth(facts).interrupts, facts.link.name)
+    return ratio(facts.carried("bytes_sent"), _requests(facts), "requests")
 
 
 def _growth(facts: Facts) -> Growth:
     return facts.seen.grown
-
-
-CROWDED = 0.8
-"""The share of time, or of frames, from which one processor has too much to receive."""
-
-
-def _crowd(facts: Facts) -> tuple[list[str], str]:
-    """The few processors that receive more than they can, with a sentence; none without any.
-
-    Their softirq time decides. Without it, they have too much if they receive nearly all frames
-    and their polls end early or their queues overflow.
-    """
-    grown = _growth(facts)
-    if grown.softirq:
-        few = [cpu for cpu, share in grown.softirq.items() if share > CROWDED]
-        if not few or (2 * len(few) > len(grown.softirq) > 1):
-            return [], ""
-        share = min(grown.softirq[cpu] for cpu in few)
-        s = "s" if len(few) == 1 else ""
-        its = "its" if s else "their"
-        return few, (
-            f"{processor_texts.names(few)} spend{s} {100 * share:.0f} % of {its} time on receiving"
-        )
-    if not grown.frames:
-        raise NotReadable("`/proc/net/softnet_stat` was not read, or it counted no frames")
-    few = processor_texts.busiest({cpu: row.received for cpu, row in grown.backlogs.items()})
-    rows = [grown.backlogs[cpu] for cpu in few]
-    share = sum(row.received for row in rows) / grown.frames
-    are_full = all(row.squeezed or row.dropped for row in rows)
-    if len(grown.backlogs) < 2 or share <= CROWDED or not are_full:
-        return [], ""
-    squeezed, dropped = (sum(getattr(row, of) for row in rows) for of in ("squeezed", "dropped"))
-    s = "s" if len(few) == 1 else ""
-    return few, (
-        f"{processor_texts.names(few)} receive{s} {100 * share:.0f} % of the frames, ended "
-        f"{squeezed:,} polls while frames waited, and dropped {dropped:,}"
-    )
-
-
-LEAST_OF_QUEUE = 0.05
-"""An interrupt with a smaller part of the busiest one's count belongs to no busy queue."""
-
-
-def _interrupts(facts: Facts) -> Mapping[str, list[int]]:
-    """The interrupts of the interface that occurred, by name and processor."""
-    rows = _rows(facts)
-    most = max((sum(row) for row in rows.values()), default=0)
-    found = {name: row for name, row in rows.items() if sum(row) > LEAST_OF_QUEUE * most}
-    if not found:
-        raise NotReadable(f"`/proc/interrupts` was not read, or does not name {facts.link.name}")
-    return found
-
-
-def interrupted(facts: Facts) -> tuple[list[str], float]:
-    """The few processors that get most of the interface's interrupts, and their share."""
-    rows = _interrupts(facts).values()
-    each = {f"cpu{cpu}": sum(row) for cpu, row in enumerate(zip(*rows, strict=True))}
-    few = processor_texts.busiest(each)
-    return few, sum(each[cpu] for cpu in few) / sum(each.values())
 
 
 def _merged(facts: Facts) -> float:
@@ -312,7 +221,7 @@ def _merged(facts: Facts) -> float:
     """
     ecn = ("IpExtInNoECTPkts", "IpExtInECT1Pkts", "IpExtInECT0Pkts", "IpExtInCEPkts")
     grown = _growth(facts)
-    return _ratio(grown.count(*ecn), grown.count("IpInReceives"), "received packets")
+    return ratio(grown.count(*ecn), grown.count("IpInReceives"), "received packets")
 
 
 def _merged_text(facts: Facts) -> str:
@@ -342,7 +251,7 @@ def _filtered(facts: Facts) -> float:
     received = grown.count("IpInReceives")
     fragments = grown.count("IpReasmReqds") - grown.count("IpReasmOKs")
     passed = grown.count("IpInDelivers", "IpForwDatagrams") + max(0, fragments)
-    return max(0.0, 1 - _ratio(passed, received, "received packets"))
+    return max(0.0, 1 - ratio(passed, received, "received packets"))
 
 
 def _filtered_text(facts: Facts) -> str:
@@ -383,7 +292,7 @@ def _requests(facts: Facts) -> float:
 def _connections_per_request(facts: Facts, way: str) -> float:
     """Connections that began during the profile for each request that the server answered."""
     requests = _requests(facts)
-    return _ratio(facts.seen.profile.number("connections", way), requests, "requests")
+    return ratio(facts.seen.profile.number("connections", way), requests, "requests")
 
 
 def _busy_share(facts: Facts) -> float:
@@ -409,46 +318,10 @@ def _server_cpus(facts: Facts) -> set[int]:
 def _frequency_share(facts: Facts) -> float:
     """The present frequency as a share of the highest, the mean over processors."""
     now, most = (
-        [_number(text) for text in _file(facts, FREQUENCY + name).split(";")]
+        [_number(text) for text in facts.file(FREQUENCY + name).split(";")]
         for name in ("scaling_cur_freq", "cpuinfo_max_freq")
     )
     return min(1.0, (sum(now) / len(now)) / (sum(most) / len(most)))
-
-
-def _file(facts: Facts, path: str) -> str:
-    """The contents of a file of sysfs; of several, separated by `;` if they differ."""
-    return facts.seen.read_setting({"kind": "file", "path": path}, facts.interface)
-
-
-def _node_cpus(facts: Facts) -> set[int]:
-    """The processors of the interface's memory node."""
-    node = _file(facts, "/sys/class/net/{interface}/device/numa_node")
-    if node.startswith("-"):
-        raise NotReadable(f"{facts.interface} is at no memory node")
-    return set(cpu_lists.numbers(_file(facts, f"/sys/devices/system/node/node{node}/cpulist")))
-
-
-def _remote_share(facts: Facts) -> float:
-    """The share of received frames that processors of other memory nodes got; 0 without nodes.
-
-    Without counts of frames, the interrupts of the interface decide.
-    """
-    try:
-        own = {f"cpu{cpu}" for cpu in _node_cpus(facts)}
-    except NotReadable:
-        return 0.0
-    rows = {name: row.received for name, row in _growth(facts).backlogs.items()}
-    if not any(rows.values()):
-        each = [sum(column) for column in zip(*_interrupts(facts).values(), strict=True)]
-        rows = {f"cpu{cpu}": count for cpu, count in enumerate(each)}
-    remote = sum(received for name, received in rows.items() if name not in own)
-    return _ratio(remote, sum(rows.values()), "received frames")
-
-
-def _queue_count(facts: Facts) -> int:
-    """The queues whose interrupts occurred. A queue may have one interrupt for each direction."""
-    way = re.compile(r"input|output|tx-?rx|rx-?tx|rx|tx", re.IGNORECASE)
-    return len({way.sub("", name) for name in _interrupts(facts)})
 
 
 def _names_programs(facts: Facts) -> bool:
@@ -545,18 +418,17 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "part_percent": lambda facts: 100 * facts.number("part"),
     "sent_frames": lambda facts: facts.carried("packets_sent"),
     "received_frames": lambda facts: facts.carried("packets_received"),
-    "bytes_per_sent_frame": lambda facts: _ratio(
+    "bytes_per_sent_frame": lambda facts: ratio(
         facts.carried("bytes_sent"), facts.number("sent_frames"), "sent frames"
     ),
-    "bytes_per_received_frame": lambda facts: _ratio(
+    "bytes_per_received_frame": lambda facts: ratio(
         facts.carried("bytes_received"), facts.number("received_frames"), "received frames"
     ),
-    "frames_sent_per_received": lambda facts: _ratio(
+    "frames_sent_per_received": lambda facts: ratio(
         facts.number("sent_frames"), facts.number("received_frames"), "received frames"
     ),
     "response_bytes": _response_bytes,
     "drops": lambda facts: facts.seen.profile.number("drops"),
-    "interrupts_per_frame": _interrupts_per_frame,
     "connections": lambda facts: observation.sockets(facts.seen.workers),
     "connections_per_request": lambda facts: _connections_per_request(facts, "accepted"),
     "connected_per_request": lambda facts: _connections_per_request(facts, "opened"),
@@ -565,19 +437,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "filtered": _filtered,
     "filtered_text": _filtered_text,
     "forwarding_percent": lambda facts: 100 * facts._frames("ip_forward", "ip6_forward"),
-    "is_crowded": lambda facts: bool(_crowd(facts)[0]),
-    "crowded": lambda facts: _crowd(facts)[1],
-    "crowd": lambda facts: len(_crowd(facts)[0]),
-    "crowd_text": lambda facts: str(len(few)) if len(few := _crowd(facts)[0]) > 1 else "one",
-    "interrupted_queues": _queue_count,
-    "node_cpu_list": lambda facts: cpu_lists.ranges(sorted(_node_cpus(facts))),
-    "remote_share": _remote_share,
-    "remote_percent": lambda facts: 100 * _remote_share(facts),
     "names_programs": _names_programs,
-    "interrupted_cpus": lambda facts: processor_texts.names(interrupted(facts)[0]),
-    "interrupted_cpu_count": lambda facts: len(interrupted(facts)[0]),
-    "interrupted_share": lambda facts: interrupted(facts)[1],
-    "interrupted_percent": lambda facts: 100 * interrupted(facts)[1],
     "merged": _merged,
     "merged_text": _merged_text,
     "squeezed": lambda facts: sum(row.squeezed for row in _growth(facts).backlogs.values()),
@@ -611,6 +471,7 @@ FACTS: dict[str, Callable[[Facts], Value]] = {
     "unpaced_control": _unpaced_control,
     "rules": _rules,
     "rules_text": _rules_text,
+    **receiving_facts.FACTS,
     **resource_facts.FACTS,
 }
 """Each fact by name."""

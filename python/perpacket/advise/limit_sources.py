@@ -45,7 +45,7 @@ def _counts_ring_drops(seen: Observation) -> bool:
 
 _SOFTNET = "/proc/net/softnet_stat", _any_of("softnet_stat")
 
-SOURCES: Mapping[What, tuple[str, Shows]] = {
+SHOWN_BY: Mapping[What, tuple[str, Shows]] = {
     What.RING: ("ethtool -S", _counts_ring_drops),
     What.BACKLOG: _SOFTNET,
     What.SQUEEZE: _SOFTNET,
@@ -63,7 +63,7 @@ SOURCES: Mapping[What, tuple[str, Shows]] = {
 
 def missing(limits: Sequence[What], seen: Observation) -> NotReadable | None:
     """Why no file shows any of these limits; None if one does, or if this machine was read."""
-    sources = [SOURCES[what] for what in limits if what in SOURCES]
+    sources = [SHOWN_BY[what] for what in limits if what in SHOWN_BY]
     if not seen.is_case or len(sources) < max(1, len(limits)):
         return None
     if any(shows(seen) for _, shows in sources):

@@ -140,9 +140,7 @@ def _proxy_share(facts: Facts) -> float:
 
 
 def _node(facts: Facts) -> str:
-    return facts.seen.read_setting(
-        {"kind": "file", "path": f"{INTERFACES}/{{interface}}/device/numa_node"}, facts.interface
-    )
+    return facts.file(f"{INTERFACES}/{{interface}}/device/numa_node")
 
 
 def _option_line(facts: Facts) -> str:

@@ -103,19 +103,20 @@ def report(require: list[str] | None, root: Path | None, output_format: Format) 
             output.write_line(f"available: {', '.join(required)}")
     else:
         columns = shutil.get_terminal_size().columns
-        whose = "this machine" if root is None else "the copied machine"
-        for line in lines(found, max(NARROWEST, min(WIDEST, columns)), whose):
+        title = (
+            "Capabilities of this machine" if root is None else "Capabilities that the copy shows"
+        )
+        for line in lines(found, max(NARROWEST, min(WIDEST, columns)), title):
             output.write_line(line)
         if root is not None:
             output.write_line(f"\n{probe(root=str(root)).rstrip()}")
     machine.check(found, required)
 
 
-def lines(found: Sequence[Capability], columns: int, whose: str = "this machine") -> Iterator[str]:
+def lines(found: Sequence[Capability], columns: int, which: str) -> Iterator[str]:
     """The lines of the table by group: each capability, and how to get it if it is missing."""
     available = sum(item.available for item in found)
-    of = "" if whose == "this machine" else ", of those whose files were copied"
-    yield f"Capabilities of {whose}: {available} of {len(found)}{of}"
+    yield f"Capabilities {which}: {available} of {len(found)}"
     for group in dict.fromkeys(item.group for item in sorted(found, key=group_position)):
         yield ""
         yield group.capitalize()

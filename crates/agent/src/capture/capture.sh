@@ -85,7 +85,7 @@ settings() {
   done
   has nft && inside nft list ruleset 2> /dev/null | awk '/^\tchain/ { count = 0 } /^\t\t/ && !/^\t\ttype/ && ++count > most \
     { most = count } END { if (most) print "rules in the longest chain: " most }' > "$case/nft"
-  has lscpu && lscpu | grep -E '^CPU\(s\)|^NUMA node|^Hypervisor' > "$case/lscpu"
+  has lscpu && lscpu | grep -E '^CPU\(s\)|^NUMA node' > "$case/lscpu"
   has systemctl && systemctl status irqbalance 2> /dev/null | # no more of it than the state
     grep -E -o 'irqbalance.service|Active: [a-z]+' | sed 's/^Active/  &/' > "$case/irqbalance"
   for text in 'nf_conntrack: table full' 'neighbou?r table overflow' 'TCP: out of memory' 'possible SYN flooding' \

@@ -1,6 +1,5 @@
 //! A folder of media, a server of it and an RTSP client, for tests.
 
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,6 +12,7 @@ use perpacket_media::server::{Buffering, Report, Server, Spec};
 use perpacket_media::wire::Header;
 use perpacket_media::wire::synthesis::Stream;
 use perpacket_spec::parse;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::process::geteuid;
 
 pub const STREAM: Stream = Stream {
