@@ -218,6 +218,8 @@ def test_a_captured_case_is_private_and_read_with_its_own_facts(
     assert seen.growth.busy
     assert seen.growth.seconds > 0.5
     assert seen.cpus == os.cpu_count()
+    assert run(["doctor", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("Capabilities that the copy shows: ")
 
 
 def test_a_case_of_a_process_has_its_namespace_and_names_if_they_are_wanted(

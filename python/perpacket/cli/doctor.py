@@ -103,10 +103,8 @@ def report(require: list[str] | None, root: Path | None, output_format: Format) 
             output.write_line(f"available: {', '.join(required)}")
     else:
         columns = shutil.get_terminal_size().columns
-        title = (
-            "Capabilities of this machine" if root is None else "Capabilities that the copy shows"
-        )
-        for line in lines(found, max(NARROWEST, min(WIDEST, columns)), title):
+        which = "of this machine" if root is None else "that the copy shows"
+        for line in lines(found, max(NARROWEST, min(WIDEST, columns)), which):
             output.write_line(line)
         if root is not None:
             output.write_line(f"\n{probe(root=str(root)).rstrip()}")
