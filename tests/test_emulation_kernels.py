@@ -235,6 +235,23 @@ def test_a_step_names_its_layers_and_functions() -> None:
     assert first[:4] == ["bulk, connections 4", "5.10 to 6.1", "1,502", "1,503"]
 
 
+def test_a_real_time_kernel_is_compared_with_the_general_one_of_its_release() -> None:
+    points, runs = observations({"6.1": 1.0, "6.12": 2.0, "6.1-rt": 3.0, "7.2-rt": 4.0})
+    study: Any = type("Study", (), {"points": tuple(points)})
+    steps = kernel_steps.steps_of(study, Estimates(rows_from(points, runs)), runs)
+    assert [(step.claim.quantity, step.claim.subject) for step in steps] == [
+        ("6.1", "6.12"),
+        ("6.1", "6.1-rt"),
+    ]
+    options = {"tick": {"HZ": "250"}}, {"tick": {"HZ": "1000"}}, {"tick": {"HZ": "250"}}
+    known = {
+        name: {"kernel": name, "kernel_options": own}
+        for name, own in zip(("6.1", "6.12", "6.1-rt"), options, strict=True)
+    }
+    kernels = kernel_steps.kernels_of(study, {"testbed": {"kernels": known}})
+    assert [bool(each.changed) for each in kernels] == [False, True, False]
+
+
 def test_the_kernels_of_a_run_have_their_compilers_and_changed_options() -> None:
     points, _ = observations({"5.10": 1.0, "6.1": 1.0, "gone": 1.0})
     study: Any = type("Study", (), {"points": tuple(points)})

@@ -1,14 +1,14 @@
 """The steps of a cost from kernel to kernel: the layers, functions and options behind each.
 
-A study with the factor `kernel` has them. Its levels are in the order of the releases.
+A study with the factor `kernel` has them. Its levels are in the order of the releases. A real-time
+kernel is compared with the general one of its release, and never is the kernel before another.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from perpacket.analysis.claim import Claim, Pair, ratio_claim
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FACTOR: Final = "kernel"
 COST: Final = "instructions_per_unit"
 COMPILER: Final = "CC_VERSION_TEXT"
+REAL_TIME: Final = "-rt"
+"""The end of the name of a real-time kernel."""
 
 NamedChange = tuple[str, float, float]
 """A name, and its instructions before and after."""
@@ -63,17 +65,31 @@ def steps_of(
     study: Study, estimates: Estimates, observations: Sequence[RunObservation]
 ) -> tuple[KernelStep, ...]:
     """The steps between neighbouring kernels that ran, by the other factors."""
-    groups: dict[tuple[tuple[str, object], ...], list[Point]] = defaultdict(list)
+    groups: dict[tuple[tuple[str, object], ...], dict[str, Point]] = defaultdict(dict)
     for point in study.points:
         if FACTOR in point.factors and estimates.runs(point.name):
             others = tuple(item for item in point.factors.items() if item[0] != FACTOR)
-            groups[others].append(point)
+            groups[others][str(point.factors[FACTOR])] = point
     functions = functions_by_point(observations)
     return tuple(
-        step(dict(others), first, second, estimates, functions)
+        step(dict(others), points[first], points[second], estimates, functions)
         for others, points in groups.items()
-        for first, second in pairwise(points)
+        for second, first in before_each(points).items()
+        if first is not None
     )
+
+
+def before_each(names: Iterable[str]) -> dict[str, str | None]:
+    """The kernel with which each is compared; None for the first, or if there is no general one."""
+    result: dict[str, str | None] = {}
+    last: str | None = None
+    for name in names:
+        general = name.removesuffix(REAL_TIME)
+        if general != name:
+            result[name] = general if general in result else None
+        else:
+            result[name], last = last, name
+    return result
 
 
 def functions_by_point(observations: Sequence[RunObservation]) -> dict[str, dict[str, float]]:
@@ -135,14 +151,11 @@ def kernels_of(study: Study, environment: Mapping[str, object]) -> Iterator[Stud
     testbed: Any = environment.get("testbed")
     known: Any = testbed.get("kernels", {}) if isinstance(testbed, Mapping) else {}
     names = dict.fromkeys(str(point.factors.get(FACTOR)) for point in study.points)
-    before: Mapping[str, Mapping[str, str]] = {}
-    for name in names:
-        if name in known:
-            options = known[name].get("kernel_options", {})
-            yield StudiedKernel(
-                name,
-                known[name]["kernel"],
-                options.get("compiler", {}).get(COMPILER, ""),
-                different_options(before, options),
-            )
-            before = options
+    for name, base in before_each(name for name in names if name in known).items():
+        options = known[name].get("kernel_options", {})
+        yield StudiedKernel(
+            name,
+            known[name]["kernel"],
+            options.get("compiler", {}).get(COMPILER, ""),
+            different_options(known[base].get("kernel_options", {}) if base else {}, options),
+        )
