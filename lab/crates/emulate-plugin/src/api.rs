@@ -144,6 +144,9 @@ unsafe extern "C" {
     pub fn qemu_get_cpu(index: c_int) -> *mut c_void;
     pub fn cpu_exit(processor: *mut c_void);
     pub fn icount_update(processor: *mut c_void);
+    pub fn icount_process_data(processor: *mut c_void);
+    pub fn icount_prepare_for_run(processor: *mut c_void, instructions: i64);
+    pub fn qemu_clock_deadline_ns_all(clock: c_int, attributes: c_int) -> i64;
     pub fn runstate_is_running() -> bool;
     pub fn cpu_physical_memory_map(address: u64, length: *mut u64, is_write: bool) -> *mut c_void;
     pub fn cpu_memory_rw_debug(

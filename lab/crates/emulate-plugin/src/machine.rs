@@ -11,7 +11,8 @@ use perpacket_emulate::card::Bus;
 
 use crate::api::{
     cpu_exit, cpu_memory_rw_debug, cpu_physical_memory_map, cpu_physical_memory_rw, curr_cflags,
-    icount_update, memory_region_from_host, memory_region_size, qemu_get_cpu,
+    icount_prepare_for_run, icount_process_data, icount_update, memory_region_from_host,
+    memory_region_size, qemu_clock_deadline_ns_all, qemu_get_cpu,
 };
 
 /// A processor, as the pointer to its state in QEMU.
@@ -29,11 +30,18 @@ const OWN_FLAGS: u32 = !0xfff;
 /// flags are equal, so a processor with a different cluster number has its own blocks.
 const CLUSTER_BIT: u32 = 1 << 24;
 
+/// QEMU's number of the guest's clock (`QEMU_CLOCK_VIRTUAL`). One instruction takes a nanosecond of it.
+const VIRTUAL_CLOCK: c_int = 1;
+/// QEMU's `QEMU_TIMER_ATTR_ALL`.
+const ALL_TIMERS: c_int = -1;
+/// The longest turn that QEMU gives, in instructions.
+const LONGEST_TURN: i64 = i32::MAX as i64;
+
 /// The emulated machine.
 #[derive(Debug)]
 pub struct Machine {
     /// The variable in which QEMU stores the running processor.
-    running: *const Processor,
+    running: *mut Processor,
     /// The server's processors.
     servers: Vec<Processor>,
     /// The processors of the clients.
@@ -41,6 +49,9 @@ pub struct Machine {
     /// Address of the memory's first byte.
     memory: *const u8,
     memory_bytes: u64,
+    /// Whether [`give`](Self::give) works: there are several processors, and QEMU's functions for it
+    /// have the arguments of QEMU 10.
+    gives: bool,
 }
 
 impl Machine {
@@ -84,6 +95,10 @@ impl Machine {
             clients,
             memory: memory.cast_const().cast(),
             memory_bytes,
+            // SAFETY: dlsym reads a C string. Later versions of QEMU have no such function.
+            gives: servers > 1
+                && !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"icount_percpu_budget".as_ptr()) }
+                    .is_null(),
         })
     }
 
@@ -109,6 +124,37 @@ impl Machine {
     pub fn end_turn(&self) {
         // SAFETY: the running processor's state is valid while it runs.
         unsafe { cpu_exit(self.running().0) }
+    }
+
+    /// Whether [`give`](Self::give) works.
+    pub const fn gives(&self) -> bool {
+        self.gives
+    }
+
+    /// The number of a processor, of the server's first.
+    pub fn number(&self, processor: Processor) -> usize {
+        let mut all = self.servers.iter().chain(&self.clients);
+        all.position(|own| *own == processor).unwrap_or(0)
+    }
+
+    /// Divides the instructions until the next timer into equal parts, and gives the running processor
+    /// one of them.
+    ///
+    /// QEMU divides them by the number of all processors before each round. While some are halted, a
+    /// round ends before the timer, and the next ones become shorter and shorter.
+    pub fn give(&self, parts: u32) {
+        let running = self.running();
+        // SAFETY: these are the steps of QEMU's loop (`rr_cpu_thread_fn`) between two turns. The first one
+        // adds the instructions of this turn to the clock. The clock may not be read while a processor
+        // runs, so none does during the other steps.
+        unsafe {
+            icount_process_data(running.0);
+            *self.running = Processor(ptr::null_mut());
+            let left = qemu_clock_deadline_ns_all(VIRTUAL_CLOCK, ALL_TIMERS);
+            let left = if left < 0 { LONGEST_TURN } else { left };
+            icount_prepare_for_run(running.0, (left / i64::from(parts)).max(1));
+            *self.running = running;
+        }
     }
 
     /// Prepares for the halt of the running processor: adds the instructions that it has run to the

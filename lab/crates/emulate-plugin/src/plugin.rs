@@ -131,6 +131,9 @@ pub struct Plugin {
     /// What is known about the server's other processors. The entry of the one that ran last is not
     /// used.
     others: Vec<Known>,
+    /// The processors that have run in this round of turns, and in the round before, as bits.
+    round: u32,
+    round_before: u32,
     /// Instructions left in this turn.
     turn_left: i64,
     pages: Box<[Page; PAGES]>,
@@ -235,6 +238,8 @@ impl Plugin {
             others: (0..options.server_processors())
                 .map(|_| Known::default())
                 .collect(),
+            round: 0,
+            round_before: 0,
             turn_left: 0,
             pages: Box::new([NO_PAGE; PAGES]),
             first_argument: None,
@@ -300,10 +305,25 @@ impl Plugin {
             .as_ref()
             .and_then(|machine| machine.server(running));
         self.server_runs = server.is_some();
+        self.give_turn();
         if let Some(server) = server {
             self.change_server(server);
             self.look_at_card();
         }
+    }
+
+    /// A turn of one of several processors begins.
+    fn give_turn(&mut self) {
+        let Some(machine) = self.machine.as_ref().filter(|machine| machine.gives()) else {
+            return;
+        };
+        let number = machine.number(machine.running());
+        if self.round >> number != 0 {
+            self.round_before = std::mem::take(&mut self.round);
+        }
+        self.round |= 1 << number;
+        let follow = self.round_before >> number >> 1;
+        machine.give(1 + follow.count_ones());
     }
 
     /// From now on the server's processor with this number runs.

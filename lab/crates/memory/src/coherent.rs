@@ -217,9 +217,9 @@ impl Coherent {
         // The processor can have the line in the cache of its other side.
         let has_copy = self.processors[processor].first[1 - side].contains(line);
         let mut missed_sizes = 0;
+        let recent_sizes = self.processors[processor].recency.touch(line);
         for size in 0..self.sizes {
             let private = &mut self.processors[processor];
-            let is_recent = private.recency[size].touch(line);
             if private.second[size].promote(line) {
                 continue;
             }
@@ -228,7 +228,7 @@ impl Coherent {
             let cause = if state.seen & own == 0 {
                 Cause::Cold
             } else if state.lost[size] & own == 0 {
-                if is_recent {
+                if recent_sizes >> size & 1 == 1 {
                     Cause::Conflict
                 } else {
                     Cause::Capacity

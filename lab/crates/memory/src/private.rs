@@ -23,7 +23,7 @@ const OPEN_COUNTERS: usize = 1024;
 pub(crate) struct Private {
     pub(crate) first: [Cache; 2],
     pub(crate) second: Vec<Level>,
-    pub(crate) recency: Vec<Recency>,
+    pub(crate) recency: Recency,
     pub(crate) recent: [Recent; 2],
     pub(crate) open: FxHashMap<u32, OpenMiss>,
     /// The number of open misses by the lowest bits of the line, so that few accesses search `open`.
@@ -37,10 +37,7 @@ impl Private {
         Self {
             first: [Cache::new(first), Cache::new(first)],
             second: second.iter().map(|shape| Level::new(*shape)).collect(),
-            recency: second
-                .iter()
-                .map(|shape| Recency::new(lines(shape)))
-                .collect(),
+            recency: Recency::new(&second.iter().map(lines).collect::<Vec<_>>()),
             recent: [Recent::new(first.sets), Recent::new(first.sets)],
             open: FxHashMap::default(),
             open_counters: Box::new([0; OPEN_COUNTERS]),
@@ -58,7 +55,7 @@ impl Private {
         self.second.iter_mut().for_each(|cache| {
             cache.remove(line);
         });
-        self.recency.iter_mut().for_each(|all| all.remove(line));
+        self.recency.remove(line);
         self.forget(line);
     }
 

@@ -1,7 +1,7 @@
-//! A fully associative cache with least-recently-used replacement, to tell conflicts from lack of
+//! Fully associative caches with least-recently-used replacement, to tell conflicts from lack of
 //! capacity.
 
-use crate::{Line, paged::Paged};
+use crate::{Line, coherent::MAX_PRIVATE_SIZES, paged::Paged};
 
 /// The end of the list.
 const NONE: u32 = u32::MAX;
@@ -11,53 +11,121 @@ struct Node {
     line: Line,
     newer: u32,
     older: u32,
+    /// The smallest cache that contains the line, by its index in [`Recency::caches`].
+    smallest: usize,
 }
 
-/// The most recently used lines.
+/// A cache: the newest nodes of the list, up to the oldest one that it contains.
+#[derive(Clone, Copy, Debug)]
+struct Prefix {
+    capacity: usize,
+    lines: usize,
+    oldest: u32,
+    /// The caches that contain each of its lines, as bits: itself and the larger ones.
+    contained: u8,
+}
+
+/// The most recently used lines of caches of several capacities.
 ///
-/// A list by recency whose nodes are found by their line.
+/// All see the same accesses and removals, so each contains every line of the smaller ones. One list by
+/// recency has the lines of all. Its nodes are found by their line.
 #[derive(Clone, Debug)]
 pub(crate) struct Recency {
-    capacity: usize,
+    /// The caches by capacity, the smallest first.
+    caches: Vec<Prefix>,
     /// The node of each line, or [`NONE`].
     by_line: Paged<u32>,
     nodes: Vec<Node>,
     unused: Vec<u32>,
     newest: u32,
-    oldest: u32,
 }
 
 impl Recency {
-    /// An empty cache of `capacity` lines, at least one.
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// Empty caches of these capacities in lines. Each is at least one, and there are at most
+    /// [`MAX_PRIVATE_SIZES`].
+    pub(crate) fn new(capacities: &[usize]) -> Self {
+        debug_assert!(
+            capacities.len() <= MAX_PRIVATE_SIZES,
+            "a mask has a bit for each"
+        );
+        let mut by_capacity: Vec<_> = capacities.iter().copied().enumerate().collect();
+        by_capacity.sort_by_key(|(_, capacity)| *capacity);
+        let mut contained = 0;
+        let mut caches: Vec<_> = by_capacity
+            .iter()
+            .rev()
+            .map(|(index, capacity)| {
+                contained |= 1 << index;
+                Prefix {
+                    capacity: *capacity,
+                    lines: 0,
+                    oldest: NONE,
+                    contained,
+                }
+            })
+            .collect();
+        caches.reverse();
         Self {
-            capacity,
+            caches,
             by_line: Paged::new(NONE),
             nodes: Vec::new(),
             unused: Vec::new(),
             newest: NONE,
-            oldest: NONE,
         }
     }
 
-    /// Makes `line` the most recently used one. Returns whether it was in the cache.
-    pub(crate) fn touch(&mut self, line: Line) -> bool {
-        let node = *self.by_line.line(line);
-        if node != NONE {
-            if node != self.newest {
-                self.unlink(node);
-                self.link(node);
+    /// Makes `line` the most recently used one. Returns the caches that contained it, as bits by the
+    /// index of their capacity.
+    pub(crate) fn touch(&mut self, line: Line) -> u8 {
+        let known = *self.by_line.line(line);
+        let (number, smallest) = if known == NONE {
+            (self.add(line), self.caches.len())
+        } else {
+            let smallest = self.nodes[known as usize].smallest;
+            if known == self.newest && smallest == 0 {
+                return self.contained(0);
             }
-            return true;
+            self.unlink(known);
+            (known, smallest)
+        };
+        self.link(number);
+        for index in 0..self.caches.len() {
+            let cache = &mut self.caches[index];
+            cache.lines += usize::from(index < smallest);
+            if cache.oldest == NONE {
+                cache.oldest = number;
+            }
+            if cache.lines > cache.capacity {
+                self.evict(index);
+            }
         }
-        if self.nodes.len() - self.unused.len() == self.capacity {
-            let victim = self.nodes[self.oldest as usize].line;
-            self.remove(victim);
+        self.contained(smallest)
+    }
+
+    /// Removes `line` from every cache.
+    pub(crate) fn remove(&mut self, line: Line) {
+        let number = std::mem::replace(self.by_line.line(line), NONE);
+        if number != NONE {
+            let smallest = self.nodes[number as usize].smallest;
+            self.unlink(number);
+            for cache in &mut self.caches[smallest..] {
+                cache.lines -= 1;
+            }
+            self.unused.push(number);
         }
+    }
+
+    fn contained(&self, smallest: usize) -> u8 {
+        self.caches.get(smallest).map_or(0, |cache| cache.contained)
+    }
+
+    /// A node that is in no list, and its number.
+    fn add(&mut self, line: Line) -> u32 {
         let node = Node {
             line,
             newer: NONE,
             older: NONE,
+            smallest: 0,
         };
         let number = match self.unused.pop() {
             Some(number) => {
@@ -70,40 +138,54 @@ impl Recency {
             }
         };
         *self.by_line.line(line) = number;
-        self.link(number);
-        false
+        number
     }
 
-    /// Removes `line` if the cache contains it.
-    pub(crate) fn remove(&mut self, line: Line) {
-        let node = std::mem::replace(self.by_line.line(line), NONE);
-        if node != NONE {
-            self.unlink(node);
-            self.unused.push(node);
+    /// Removes the oldest line of a cache from it. No smaller cache contains this line.
+    fn evict(&mut self, index: usize) {
+        let cache = &mut self.caches[index];
+        let victim = cache.oldest;
+        cache.lines -= 1;
+        cache.oldest = self.nodes[victim as usize].newer;
+        self.nodes[victim as usize].smallest = index + 1;
+        if index + 1 == self.caches.len() {
+            self.unlink(victim);
+            *self.by_line.line(self.nodes[victim as usize].line) = NONE;
+            self.unused.push(victim);
         }
     }
 
-    /// Puts a node that is in no list at its newest end.
-    fn link(&mut self, node: u32) {
-        let older = std::mem::replace(&mut self.newest, node);
-        let own = &mut self.nodes[node as usize];
+    /// Puts a node that is in no list at its newest end. Every cache contains it.
+    fn link(&mut self, number: u32) {
+        let older = std::mem::replace(&mut self.newest, number);
+        let own = &mut self.nodes[number as usize];
         own.newer = NONE;
         own.older = older;
-        match self.nodes.get_mut(older as usize) {
-            Some(next) => next.newer = node,
-            None => self.oldest = node,
+        own.smallest = 0;
+        if let Some(next) = self.nodes.get_mut(older as usize) {
+            next.newer = number;
         }
     }
 
-    fn unlink(&mut self, node: u32) {
-        let Node { newer, older, .. } = self.nodes[node as usize];
+    /// Takes a node out of the list. A cache whose oldest line it was ends before it.
+    fn unlink(&mut self, number: u32) {
+        let Node {
+            newer,
+            older,
+            smallest,
+            ..
+        } = self.nodes[number as usize];
+        for cache in &mut self.caches[smallest..] {
+            if cache.oldest == number {
+                cache.oldest = newer;
+            }
+        }
         match self.nodes.get_mut(newer as usize) {
             Some(next) => next.older = older,
             None => self.newest = older,
         }
-        match self.nodes.get_mut(older as usize) {
-            Some(next) => next.newer = newer,
-            None => self.oldest = newer,
+        if let Some(next) = self.nodes.get_mut(older as usize) {
+            next.newer = newer;
         }
     }
 }
