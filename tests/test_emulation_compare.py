@@ -14,10 +14,12 @@ import pytest
 from a_server import HTTP, compiled
 from perpacket.analysis.profile_comparison import Unit
 from perpacket.cli import app
+from perpacket.errors import ConfigurationError
 from perpacket_lab.analysis import emulation_comparison as comparison
 from perpacket_lab.emulate import files
 from perpacket_lab.emulate.session import Session
 from perpacket_lab.emulate.settings import Scenario, Settings
+from perpacket_lab.study.quantities import EMULATION_SCHEMA
 
 CHECKED = Settings(
     Scenario("server", 1), requests=50, warmup_requests=50, variants=3, by="function"
@@ -56,6 +58,7 @@ def document(scale: float = 1.0, functions: Mapping[str, float] | None = None) -
     """An invented emulation of five variants."""
     own = functions or {"tcp tcp_ack": 200.0, "tcp tcp_old": 10.0}
     return {
+        "schema": EMULATION_SCHEMA,
         "kernel": "6.1",
         "state": "a",
         "settings": {"server": "web", "connections": 1},
@@ -114,7 +117,7 @@ def test_one_variant_decides_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_flame_graph_of_the_differences_is_written(tmp_path: Path) -> None:
-    for name, saved in (("a", document()), ("b", document(1.1))):
+    for name, saved in (("a", document()), ("b", document(1.1, {"tcp tcp_ack": 300.0}))):
         (tmp_path / name).write_text(json.dumps(saved))
     svg = tmp_path / "c.svg"
     assert (
@@ -123,7 +126,41 @@ def test_a_flame_graph_of_the_differences_is_written(tmp_path: Path) -> None:
         )
         == 0
     )
-    assert svg.read_text().startswith("<svg")
+    text = svg.read_text()
+    assert text.startswith("<svg")
+    assert "tcp_ack: 300.0, +100.0" in text
+    assert "tcp_old: 0.0, -10.0" in text
+
+
+def test_a_small_layer_that_changed_is_shown_with_the_digits_of_its_ratio(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, own in (("a", 1.0), ("b", 3.0)):
+        saved = document()
+        for one in saved["by_variant"]:
+            one["instructions"]["layer_kinds"]["user other"] = own
+        (tmp_path / name).write_text(json.dumps(saved))
+    assert app.run(["emulate", "compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (user, *_) = (row for row in rows if row[:1] == ["user"])
+    (total, *_) = (row for row in rows if row[:1] == ["total"])
+    assert user[-1] == "higher"
+    assert float(total[3]) > 1
+    assert len(total[3]) > len("1.00")
+
+
+def test_different_numbers_of_variants_are_not_called_different_guests() -> None:
+    fewer = document()
+    fewer |= {"variants": 4, "by_variant": fewer["by_variant"][:4]}
+    (note,) = comparison.compare(document(), fewer).notes
+    assert note.endswith("because the numbers of variants differ")
+
+
+def test_another_version_of_the_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text(json.dumps({**document(), "schema": 2}))
+    with pytest.raises(ConfigurationError, match="expected schema 1, got 2"):
+        comparison.read(path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"by_variant": []}', "\\xff"])

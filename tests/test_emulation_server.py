@@ -196,3 +196,48 @@ def test_files_that_do_not_fit_into_the_guest_are_an_error(
     with pytest.raises(RunFailed, match=r"cannot unpack the server's files; \d+ KiB") as failed:
         replace(session, files=own).emulate(settings)
     assert "--server-files" in failed.value.hint
+
+
+def test_a_server_of_another_protocol_is_an_error(session: Session, tmp_path: Path) -> None:
+    server = compiled(HTTP.replace(b"HTTP/1.1 200 OK", b"-ERR unknown command"), tmp_path)
+    settings = replace(SMALL, scenario=Scenario(f"{server} {{port}}"), requests=10)
+    with pytest.raises(RunFailed, match=r"the server sent no HTTP response: .* every request"):
+        replace(session, files=files.server_archive([str(server)], ())).emulate(settings)
+
+
+def test_a_server_runs_in_this_folder_if_it_names_a_file_of_it(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = b'if (access(words[2], 4)) return 4; if (access("own/other", 4) == 0) return 5;'
+    server = compiled(HTTP.replace(b"/* daemon */", opens), tmp_path)
+    (tmp_path / "own").mkdir()
+    for name in ("file", "other"):
+        (tmp_path / "own" / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    command = [str(server), "{port}", "own/file"]
+    settings = replace(SMALL, scenario=Scenario(" ".join(command)))
+    own = replace(session, files=files.server_archive(command, ()))
+    responses: Any = own.emulate(settings)["responses"]
+    assert responses["count"] > 0
+
+
+def test_a_library_beside_the_program_is_found_in_the_guest(
+    session: Session, tmp_path: Path
+) -> None:
+    library = ["cc", "-shared", "-o", str(tmp_path / "libown.so"), "-x", "c", "-"]
+    subprocess.run(library, input=b"int own(void) { return 0; }", check=True)
+    program = b"int own(void);" + HTTP.replace(b"/* work */", b"own();")
+    (tmp_path / "server.c").write_bytes(program)
+    beside = ["-L", str(tmp_path), "-lown", "-Wl,-rpath,$ORIGIN"]
+    server = tmp_path / "server"
+    source = str(tmp_path / "server.c")
+    subprocess.run(["cc", "-O2", "-w", "-o", str(server), source, *beside], check=True)
+    settings = replace(SMALL, scenario=Scenario(f"{server} {{port}}"))
+    own = replace(session, files=files.server_archive([str(server)], ()))
+    responses: Any = own.emulate(settings)["responses"]
+    assert responses["count"] > 0
+
+
+def test_an_unknown_placeholder_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"\{prt\} is not known, expected \{root\}"):
+        Scenario("server --port={prt}")

@@ -146,7 +146,7 @@ def test_a_rule_is_read(text: str, rule: tuple[str, str, float]) -> None:
 def test_a_text_that_is_not_a_rule_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--fail-if") as caught:
         read_rule(text)
-    assert "requests_per_s < 0.97" in caught.value.hint
+    assert "total > 1.05" in caught.value.hint
 
 
 def verb(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -22,6 +22,7 @@ from perpacket.analysis.statistics import paired_ratio, unpaired_ratio
 from perpacket.errors import ConfigurationError
 from perpacket.profile_document import ProfileDocument
 from perpacket.server_cost import OFF_PATH
+from perpacket_lab.study.quantities import EMULATION_SCHEMA
 
 HINT = "`perpacket emulate --save FILE` writes such a file"
 MEASURE = "instructions_per_"
@@ -79,6 +80,11 @@ def read(path: Path) -> Document:
         raise ConfigurationError(f"{path}: expected an emulation: {error}", hint=HINT) from None
     if not isinstance(document, dict) or not document.get("by_variant"):
         raise ConfigurationError(f"{path}: expected an emulation", hint=HINT)
+    if document.get("schema") != EMULATION_SCHEMA:
+        raise ConfigurationError(
+            f"{path}: expected schema {EMULATION_SCHEMA}, got {document.get('schema')}",
+            hint="another version of perpacket wrote it: emulate again with this one",
+        )
     return document
 
 
@@ -160,6 +166,17 @@ def functions(
     return tuple(sorted(changed, key=order))
 
 
+def costs_by_layer(
+    functions: Sequence[Claim[Pair]],
+) -> dict[str, list[tuple[str, float, float]]]:
+    """The functions that changed with their costs in A and B, by layer."""
+    rows: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
+    for claim in functions:
+        layer, _, name = claim.quantity.partition(" ")
+        rows[layer].append((name, claim.detail.first, claim.detail.second))
+    return rows
+
+
 def different_options(
     first: Mapping[str, Mapping[str, str]], second: Mapping[str, Mapping[str, str]]
 ) -> tuple[OptionPair, ...]:
@@ -218,7 +235,8 @@ def notes(first: Document, second: Document, paired: bool) -> list[str]:
         if key not in IGNORED and values[0] != values[1]:
             sentences.append(f"the setting {key} differs: {values[0]} in A, {values[1]} in B")
     if not paired:
-        sentences.append("the variants are not paired, because the guests differ")
+        what = "guests" if first.get("state") != second.get("state") else "numbers of variants"
+        sentences.append(f"the variants are not paired, because the {what} differ")
     if min(first["variants"], second["variants"]) < LEAST_VARIANTS:
         sentences.append(f"no intervals: emulate with --replications {LEAST_VARIANTS} or more")
     return sentences

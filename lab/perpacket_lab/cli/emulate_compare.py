@@ -37,7 +37,8 @@ def compare(
 
     if svg is not None:
         check_destination("--svg", svg)
-    rules = [ratios.read_rule(text) for text in fail_if or []]
+    example = "instructions_per_request > 1.01"
+    rules = [ratios.read_rule(text, example) for text in fail_if or []]
     sides = emulation_comparison.read(first), emulation_comparison.read(second)
     comparison = emulation_comparison.compare(*sides, rules)
     if output_format is Format.JSON:
@@ -47,7 +48,8 @@ def compare(
             output.write_rows(table)
         output.write_line(shown.headline(comparison))
     if svg is not None:
-        write_flame_graph(comparison.by_unit[comparison.unit], svg)
+        functions = emulation_comparison.costs_by_layer(comparison.functions)
+        write_flame_graph(comparison.by_unit[comparison.unit], svg, functions)
     for note in comparison.notes:
         progress.note(f"note: {note}", quiet)
     end_by_rules(comparison.judged, quiet, "emulate with more --replications")

@@ -47,7 +47,7 @@ def compare(
     from perpacket_lab.run.directory import RunDirectory
     from perpacket_lab.show import json, terminal
 
-    rules = [ratios.read_rule(text) for text in fail_if or []]
+    rules = [ratios.read_rule(text, "requests_per_s < 0.97") for text in fail_if or []]
     runs = RunDirectory.open(first), RunDirectory.open(second)
     study = runs[0].study()
     compared = run_comparison.compare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -22,7 +23,16 @@ from perpacket_lab.emulate.kernel import Kernel
 PASSWORDS = b"root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
 GROUPS = b"root:x:0:\nnogroup:x:65534:\n"
 
+SERVER_FOLDER = "etc/server-folder"
+"""The file with the working folder of a server whose command names files relative to it."""
+
 ELF_64 = b"\x7fELF\x02\x01"
+LOADER_FOLDERS = [
+    folder + machine
+    for folder in ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
+    for machine in ("", "/x86_64-linux-gnu")
+]
+
 LOADER = 3
 """The type of a program header that names the loader, PT_INTERP (include/uapi/linux/elf.h)."""
 
@@ -81,6 +91,10 @@ def server_archive(
         add_program(files, program_of(client[0], "--client"), f"host/{Path(client[0]).name}")
     for path in (*([] if root else named_files(server)), *named_files(client), *extra):
         add_tree(files, path)
+    if not root and any(not path.is_absolute() for path in named_files(server)):
+        folder = Path.cwd()
+        files.folder(str(folder))
+        files.add(SERVER_FOLDER, os.fsencode(folder))
     return files.pack() if files.size_bytes else b""
 
 
@@ -200,9 +214,14 @@ def program_of(name: str, option: str = "--server") -> Path:
 
 
 def named_files(server: Sequence[str]) -> list[Path]:
-    """The files and folders that a command names by an absolute path."""
+    """The files that a command names, and the folders that it names by an absolute path."""
     words = [part for word in server[1:] for part in (word, word.partition("=")[2])]
-    return [Path(word) for word in words if word.startswith("/") and Path(word).exists()]
+    # These functions of os.path accept words that are no names, such as a program's text.
+    return [
+        Path(word)
+        for word in words
+        if os.path.isfile(word) or (os.path.isabs(word) and os.path.exists(word))
+    ]
 
 
 def add_program(files: Archive, program: Path, path: str) -> None:
@@ -232,14 +251,21 @@ def libraries(program: Path) -> tuple[list[str], list[str]]:
     ldd = shutil.which("ldd") or "ldd"
     done = subprocess.run([ldd, str(program)], capture_output=True, text=True, check=False)
     missing = re.findall(r"(\S+) => not found", done.stdout)
-    return re.findall(r"(/\S+) \(0x", done.stdout), missing
+    return re.findall(r"(\S*/\S+) \(0x", done.stdout), missing
 
 
 def add_libraries(files: Archive, paths: Sequence[str]) -> None:
-    """Add libraries at the same paths as on this machine."""
+    """Add libraries at the same paths as on this machine.
+
+    The loader of the guest knows no other folders than its own. So a library of another one, which
+    this machine finds by LD_LIBRARY_PATH, beside the program or in its cache, is there too.
+    """
     for library in paths:
-        if not files.has(library):
-            files.add(library, Path(library).read_bytes(), executable=True)
+        source = Path(library).absolute()
+        known = str(source.parent) in LOADER_FOLDERS
+        for place in [str(source)] if known else [str(source), f"/usr/lib/{source.name}"]:
+            if not files.has(place):
+                files.add(os.path.normpath(place), source.read_bytes(), executable=True)
 
 
 def add_tree(files: Archive, path: Path) -> None:
@@ -252,7 +278,7 @@ def add_tree(files: Archive, path: Path) -> None:
             if file.is_file():
                 is_program = bool(file.stat().st_mode & 0o111)
                 content = file.read_bytes()
-                files.add(str(file.absolute()), content, executable=is_program)
+                files.add(os.path.normpath(file.absolute()), content, executable=is_program)
                 if content.startswith(ELF_64):
                     add_libraries(files, libraries(file)[0])
     except OSError as error:

@@ -49,6 +49,11 @@ OUT_OF_MEMORY = "Out of memory: "
 MEMORY_NEEDED = f"each variant needs {MEMORY_MIB + 512} MiB; --workers limits how many run at once"
 
 GUEST_HINTS = {
+    "No module named 'encodings'": "name the folder of Python's library with --server-files, such "
+    "as /usr/lib/python3.11, and in the command the interpreter of that library, not one of a "
+    "virtual environment",
+    "the server sent no HTTP response": "a server of another protocol needs its own clients: "
+    "--client; `perpacket emulate shell` opens a shell in the guest",
     "the server does not listen": "start it in `perpacket emulate shell`, with the same --server, "
     "to see its messages: it must listen at {address}:{port}; "
     "--server-files adds files that it needs",
@@ -218,7 +223,8 @@ class Machine:
         """
         while True:
             status = self._process.poll()
-            printed = self.console + self.messages
+            console, end, _ = self.console.rpartition("\n")  # the last line may be incomplete
+            printed = console + end + self.messages
             if error := after(printed, "perpacket: error: "):
                 hints = [hint for part, hint in GUEST_HINTS.items() if part in error]
                 raise RunFailed(f"the guest: {error}", *hints)

@@ -20,8 +20,7 @@ from perpacket_lab.emulate.cycles import cycle_model
 from perpacket_lab.emulate.moved_lines import moved_lines
 from perpacket_lab.emulate.settings import Settings
 from perpacket_lab.emulate.steering import steering
-
-SCHEMA = 1
+from perpacket_lab.study.quantities import EMULATION_SCHEMA
 
 ERROR_STATUS = 400
 """The first status of an HTTP response that is an error (RFC 9110, section 15)."""
@@ -169,7 +168,7 @@ def report(settings: Settings, counts: Sequence[Mapping[str, Any]], facts: Row) 
         if not variant.counts.get("frames") or not variant.packets():
             raise RunFailed("the emulator's plugin counted no frames: the card was not recognized")
     document = {
-        "schema": SCHEMA,
+        "schema": EMULATION_SCHEMA,
         "backend": "emulated",
         **facts,
         "settings": settings.as_dict(),

@@ -24,6 +24,10 @@ DATAGRAMS = ("datagrams", "forward")
 TLS = "web-tls"
 """`serve web` with TLS. The emulator cannot read its responses."""
 
+PLACEHOLDERS = ("{root}", "{address}", "{port}", "{connections}")
+"""The words of a server's or client's command that have values in the guest."""
+PLACEHOLDER = re.compile(r"\{[a-z]+\}")
+
 OWN_SERVERS = ("nginx", "web", TLS, *STREAMS, *DATAGRAMS)
 """Servers that perpacket configures."""
 
@@ -382,11 +386,19 @@ class Settings:
 def words_of(option: str, command: str) -> list[str]:
     """The words of a command; raises `ConfigurationError`, which names its option."""
     try:
-        return shlex.split(command)
+        words = shlex.split(command)
     except ValueError as error:
         raise ConfigurationError(
             f"{option} {command}: {str(error).lower()}", parameter=option
         ) from None
+    for word in words:
+        value = word.rpartition("=")[2]
+        if PLACEHOLDER.fullmatch(value) and value not in PLACEHOLDERS:
+            raise ConfigurationError(
+                f"{option} {command}: {value} is not known, expected {', '.join(PLACEHOLDERS)}",
+                parameter=option,
+            )
+    return words
 
 
 def check_shared(memory: Memory, hardware: Hardware) -> None:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from perpacket_lab.emulate import datagrams, guest_changes
 from perpacket_lab.emulate.datagrams import CLIENT, SERVER
+from perpacket_lab.emulate.files import SERVER_FOLDER
 from perpacket_lab.emulate.guest_changes import GuestChange
 from perpacket_lab.emulate.hardware import Hardware
-from perpacket_lab.emulate.settings import DATAGRAMS, TLS, Scenario, Settings
+from perpacket_lab.emulate.settings import DATAGRAMS, PLACEHOLDERS, TLS, Scenario, Settings
 
 WEB_PORT = 80
 BULK_PORT = 5001
@@ -40,7 +41,18 @@ other pages."""
 OUTPUT = "/tmp/server"
 """The file with the server's messages."""
 OUTPUT_LINES = 5
-"""Lines of the server's messages that an error has."""
+"""The last lines of the server's messages that an error has."""
+REASON = "cannot\\|no such\\|not found\\|refused\\|denied"
+REASONS = 2
+"""The lines before these that an error has, if they contain one of these words."""
+
+URL = f"http://{SERVER}:{WEB_PORT}/{FILE}"
+
+FOLDER = f"/{SERVER_FOLDER}"
+"""The file with the server's working folder, if its command names files relative to one."""
+
+ANSWER = "/tmp/answer"
+"""The file with the errors of the first request to another server."""
 
 CLIENT_FILE = "/tmp/client"
 """The file with the output of a client that is another command."""
@@ -189,7 +201,8 @@ def change(settings: Settings) -> list[str]:
 def checked(command: str, what: str) -> list[str]:
     """Run a command. If it fails, end with an error that has its last message."""
     output = f"{SETUP}-output"
-    ended = f'" ended with status $status; its last message: $(tail -n 1 {output})"'
+    last = f"$(tail -n 1 {output} | grep . || echo none)"
+    ended = f'" ended with status $status; its last message: {last}"'
     return [
         f"{command} >{output} 2>&1 || {{",
         "    status=$?",
@@ -274,9 +287,27 @@ def server(scenario: Scenario, hardware: Hardware, changes: Sequence[str] = ()) 
         *(nginx_configuration(options) if options and scenario.server == "nginx" else []),
         f"head -c {scenario.bytes} /dev/zero >/www/{FILE}",
         "chmod -R a+rX /www",
+        *([] if words else [f'[ ! -e {FOLDER} ] || cd "$(cat {FOLDER})"']),
         f"taskset {hardware.server_mask} {command} &",
         "server=$!",
         *listening(f"{SERVER}:{WEB_PORT}", "", "the server", "" if words else "tcp6"),
+        *([] if words or scenario.client else answering(hardware)),
+    ]
+
+
+def answering(hardware: Hardware) -> list[str]:
+    """Send a request to a server that perpacket does not configure; fail without a response.
+
+    The server may speak another protocol. The window of requests would never begin then.
+    """
+    request = f"$inside taskset {hardware.client_mask} perpacket-agent load http {URL}"
+    error = f"the server sent no HTTP response: $error; its last messages: {last_lines(OUTPUT)}"
+    return [
+        f"{request} --requests 1 --check none --quiet >/dev/null 2>{ANSWER} || {{",
+        f"""    error=$(sed -n '1s/^error: //p' {ANSWER})""",
+        f'    echo "error: {error}" >&2',
+        "    exit 1",
+        "}",
     ]
 
 
@@ -291,12 +322,8 @@ def nginx_configuration(directives: str) -> list[str]:
 
 def filled(scenario: Scenario, command: str) -> str:
     """The command of another server or client, with `{root}`, `{address}` and so on replaced."""
-    values = {
-        "{root}": "/www",
-        "{address}": SERVER,
-        "{port}": str(WEB_PORT),
-        "{connections}": str(scenario.connections),
-    }
+    own = "/www", SERVER, str(WEB_PORT), str(scenario.connections)
+    values = dict(zip(PLACEHOLDERS, own, strict=True))
     words = []
     for word in shlex.split(command):
         for name, value in values.items():
@@ -307,9 +334,13 @@ def filled(scenario: Scenario, command: str) -> str:
 
 
 def last_lines(file: str) -> str:
-    """The last lines of a file as one, for a double-quoted text of the shell."""
-    one_line = """awk '{ printf "%s%s", before, $0; before = " | " }'"""
-    return f"$(tail -n {OUTPUT_LINES} {file} | cut -c 1-200 | {one_line} | grep . || echo none)"
+    """The first reasons of a failure in a file and its last lines, as one line.
+
+    The text is for a double-quoted text of the shell.
+    """
+    one_line = """awk '!seen[$0]++ { printf "%s%s", before, $0; before = " | " }'"""
+    lines = f"grep -i -m {REASONS} '{REASON}' {file}; tail -n {OUTPUT_LINES} {file}"
+    return f"$({{ {lines}; }} | cut -c 1-200 | {one_line} | grep . || echo none)"
 
 
 def listening(address: str, inside: str, who: str, also: str = "") -> list[str]:

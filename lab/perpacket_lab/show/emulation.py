@@ -183,9 +183,11 @@ def headline(document: Mapping[str, Any]) -> str:
     if "recording" in document:
         return f"{document['recording']}: {counted}"
     connections = settings["connections"]
+    # A server that is a command with arguments may send other bytes.
+    size = "" if " " in settings["server"] else f"{settings['size_bytes']:,} bytes, "
     return (
         f"{settings['server']}, {connections:,} connection{'s' if connections > 1 else ''}, "
-        f"{settings['size_bytes']:,} bytes, latency {settings['latency_ms']:g} ms one way, "
+        f"{size}latency {settings['latency_ms']:g} ms one way, "
         f"Linux {document['kernel']}: {counted}"
     )
 

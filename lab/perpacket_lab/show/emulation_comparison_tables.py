@@ -24,8 +24,12 @@ def tables(comparison: EmulationComparison) -> Iterator[Table]:
         yield from shown.tables(compared)
     rows = [function_row(claim) for claim in comparison.functions[:FUNCTIONS_SHOWN]]
     headings = ("function", "A", "B", "B - A", "B/A", "verdict")
-    title = f"functions that changed most, in instructions a {comparison.unit}"
-    yield Table.of_texts(title, headings, tuple(rows), headings[1:5])
+    title = (
+        f"functions that changed most, in instructions a {comparison.unit}; intervals are not "
+        "corrected for their number"
+    )
+    if rows:
+        yield Table.of_texts(title, headings, tuple(rows), headings[1:5])
     if comparison.options:
         pairs = [(each.group, each.option, each.first, each.second) for each in comparison.options]
         title = "options of the kernels that differ (n: not set)"
@@ -57,7 +61,8 @@ def changes_table(compared: Mapping[str, EmulationComparison]) -> Table:
     rows = []
     for text, comparison in compared.items():
         by_unit = comparison.by_unit[comparison.unit]
-        total, most = by_unit.total, by_unit.changed_most
+        total = by_unit.total
+        most = by_unit.changed_most if total.value else max(by_unit.layers, key=difference)
         by = most.detail.second - most.detail.first if most else 0
         rows.append(
             (
@@ -80,6 +85,11 @@ def changes_document(compared: Mapping[str, EmulationComparison]) -> dict[str, o
         "schema": SCHEMA,
         "changes": [{"change": text, **document(one)} for text, one in compared.items()],
     }
+
+
+def difference(claim: Claim[Pair]) -> float:
+    """How much a cost differs."""
+    return abs(claim.detail.second - claim.detail.first)
 
 
 def headline(comparison: EmulationComparison) -> str:

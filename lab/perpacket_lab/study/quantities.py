@@ -106,6 +106,9 @@ PLACEHOLDERS: Final = {"LAYER": r"\w+", "PART": r"\w+", "EVENT": r"\w+"}
 FUNCTIONS: Final = "functions"
 """The part of a result with the costs of hundreds of functions, which are no columns."""
 
+EMULATION_SCHEMA: Final = 1
+"""The version of an emulation's document."""
+
 GROUPS: Final = ("layers", "kinds", "regions", "categories", "host_stack")
 """The ways in which a profile divides the processor's time."""
 

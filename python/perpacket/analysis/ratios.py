@@ -9,19 +9,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from perpacket.analysis.claim import Claim, Pair
-from perpacket.analysis.statistics import decimals_for, format_number
+from perpacket.analysis.statistics import Interval, decimals_for, format_number
 from perpacket.errors import ConfigurationError
+
+MOST_DECIMALS = 5
 
 
 def ratio_text(ratio: Claim[Pair]) -> str:
-    """`0.865 [0.836, 0.894]`, to three digits."""
+    """`0.865 [0.836, 0.894]`, to three digits, or as many as a narrow interval needs."""
     if ratio.value is None:
         return "-"
     ends = ratio.value.value, ratio.value.low, ratio.value.high
-    value, low, high = (format_number(end, decimals_for(end, digits=3)) for end in ends)
+    least = decimals_of_width(ratio.value)
+    value, low, high = (format_number(end, max(least, decimals_for(end, digits=3))) for end in ends)
     if not ratio.value.is_bounded:
         return f"{value} ({'one run' if ratio.value.n == 1 else 'no interval'})"
     return f"{value} [{low}, {high}]"
+
+
+def decimals_of_width(interval: Interval) -> int:
+    """The decimals at which the ends of an interval of a ratio differ, at most `MOST_DECIMALS`.
+
+    For an interval without a width, those at which its value differs from 1.
+    """
+    width = interval.high - interval.low or abs(interval.value - 1)
+    if not interval.is_bounded or not 0 < width < math.inf:
+        return 0
+    return min(MOST_DECIMALS, max(0, math.ceil(-math.log10(width))))
 
 
 def ratio_fields(ratio: Claim[Pair]) -> dict[str, object]:
@@ -116,7 +130,7 @@ class RuleResult:
         ]
 
 
-def read_rule(text: str) -> RatioRule:
+def read_rule(text: str, example: str = "total > 1.05") -> RatioRule:
     """The rule in a text; raises `ConfigurationError` with an example."""
     match = RULE.fullmatch(text)
     try:
@@ -128,6 +142,6 @@ def read_rule(text: str) -> RatioRule:
             f"--fail-if {text!r}: expected QUANTITY, one of < <= > >=, and the ratio",
             parameter="--fail-if",
             value=text,
-            hint='write it as --fail-if "requests_per_s < 0.97"',
+            hint=f'write it as --fail-if "{example}"',
         )
     return RatioRule(match["name"], match["sign"], limit)

@@ -70,7 +70,7 @@ def show_error(error: Exception) -> None:
         name = f"{error.filename}: " if error.filename else ""
         hint = "check the file and its permissions"
         if error.errno in FULL:
-            hint = "free some space and try again: `perpacket study resume` continues a study"
+            hint = "free some space and repeat; `perpacket study resume` continues a study"
         # The simulator's core has its own words for a few errors.
         reason = os.strerror(error.errno) if error.errno else error.strerror
         show(f"{name}{reason.lower()}", hint)

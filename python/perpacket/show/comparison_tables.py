@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 SMALLEST_SHARE = 0.005
-"""Rows below this share of both totals are only in the JSON document."""
+"""Rows below this share of both totals are only in the JSON document, unless they changed."""
 
 WIDEST = 100
 """An interval is printed only if its upper end is less than this many times its lower end."""
@@ -32,7 +32,7 @@ def tables(compared: ProfileComparison) -> Iterator[Table]:
     yield Table.of_texts(
         f"traffic of A and B, {counts} [{percent}]",
         headings,
-        _rows(compared.traffic),
+        _rows([row for row in compared.traffic if row.detail.first or row.detail.second]),
         headings[1:4],
     )
     least = [
@@ -42,7 +42,9 @@ def tables(compared: ProfileComparison) -> Iterator[Table]:
     shown = [
         judged
         for judged in (compared.total, *compared.layers, *compared.kinds)
-        if judged.detail.first >= least[0] or judged.detail.second >= least[1]
+        if judged.detail.first >= least[0]
+        or judged.detail.second >= least[1]
+        or judged.verdict.is_shown
     ]
     unit = f"{MEASURES[compared.measure]} a {compared.unit}"
     yield Table.of_texts(
