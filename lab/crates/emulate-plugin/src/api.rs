@@ -71,6 +71,8 @@ pub const NO_REGISTERS: c_int = 0;
 pub const READS_REGISTERS: c_int = 1;
 
 /// Registers a callback for both loads and stores.
+pub const LOADS: c_int = 1;
+pub const STORES: c_int = 2;
 pub const LOADS_AND_STORES: c_int = 3;
 
 /// A function that QEMU calls when a block or an instruction is executed.

@@ -134,6 +134,8 @@ pub struct Plugin {
     /// The processors that have run in this round of turns, and in the round before, as bits.
     round: u32,
     round_before: u32,
+    /// Whether the clients have run since the card was looked at: only they send it frames.
+    client_ran: bool,
     /// Instructions left in this turn.
     turn_left: i64,
     pages: Box<[Page; PAGES]>,
@@ -240,6 +242,7 @@ impl Plugin {
                 .collect(),
             round: 0,
             round_before: 0,
+            client_ran: true,
             turn_left: 0,
             pages: Box::new([NO_PAGE; PAGES]),
             first_argument: None,
@@ -306,9 +309,14 @@ impl Plugin {
             .and_then(|machine| machine.server(running));
         self.server_runs = server.is_some();
         self.give_turn();
-        if let Some(server) = server {
-            self.change_server(server);
-            self.look_at_card();
+        match server {
+            Some(server) => {
+                self.change_server(server);
+                if std::mem::take(&mut self.client_ran) {
+                    self.look_at_card();
+                }
+            }
+            None => self.client_ran = true,
         }
     }
 
@@ -423,6 +431,20 @@ impl Plugin {
             self.observer.leave(rest);
         }
         self.block(entry);
+    }
+
+    /// Handles a load of one of several processors if it repeats an earlier one. Returns whether it does.
+    #[inline]
+    pub fn repeats_load(&mut self, address: u64) -> bool {
+        let (index, tag) = Page::place(address);
+        let page = self.pages[index];
+        let line = Line(page.first_line.0 + (address >> 6) as u32 % 64);
+        let is_within = address % LINE_BYTES <= LINE_BYTES - ACCESS_BYTES;
+        let repeats = is_within && page.tag == tag && self.observer.repeats_load(line);
+        if repeats {
+            self.observer.count_data();
+        }
+        repeats
     }
 
     /// Handles a load or store of the server's processor.

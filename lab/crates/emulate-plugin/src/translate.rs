@@ -5,7 +5,7 @@
 //! conditional callbacks change a constant of the translated code of processor 1 (QEMU 10.0).
 
 use std::collections::BTreeMap;
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,8 +15,8 @@ use perpacket_emulate::{Block, Event, Extent, Instruction, Repetitions, Rest, Wo
 use perpacket_memory::Line;
 
 use crate::api::{
-    ExecuteCallback, LOADS_AND_STORES, MemoryCallback, MemoryInfo, NO_REGISTERS, PluginId,
-    READS_REGISTERS, TranslatedBlock, TranslatedInstruction, qemu_plugin_insn_data,
+    ExecuteCallback, LOADS, LOADS_AND_STORES, MemoryCallback, MemoryInfo, NO_REGISTERS, PluginId,
+    READS_REGISTERS, STORES, TranslatedBlock, TranslatedInstruction, qemu_plugin_insn_data,
     qemu_plugin_insn_haddr, qemu_plugin_insn_size, qemu_plugin_insn_vaddr,
     qemu_plugin_mem_is_store, qemu_plugin_register_atexit_cb, qemu_plugin_register_flush_cb,
     qemu_plugin_register_vcpu_insn_exec_cb, qemu_plugin_register_vcpu_mem_cb,
@@ -281,11 +281,16 @@ fn watch(plugin: &mut Plugin, block: *mut TranslatedBlock, all: &[Translated]) {
             if first_push == Some(index) {
                 on_access(instruction, exception_stores, block_data);
             }
-            on_access(
-                instruction,
-                access_callback(effect, &work),
-                ptr::from_mut(plugin).cast(),
-            );
+            let callback = access_callback(effect, &work);
+            let data = ptr::from_mut(plugin).cast();
+            // Of several processors, a load that repeats another needs no answer of QEMU.
+            if plugin.observer.is_shared() && ptr::fn_addr_eq(callback, accesses as MemoryCallback)
+            {
+                register_access(instruction, loads, LOADS, data);
+                register_access(instruction, callback, STORES, data);
+            } else {
+                on_access(instruction, callback, data);
+            }
         }
         let callback: ExecuteCallback = match effect {
             Instruction::TranslationControl => translations_dropped,
@@ -390,16 +395,19 @@ const fn access_callback(what: Instruction, work: &Work) -> MemoryCallback {
 }
 
 fn on_access(instruction: *mut TranslatedInstruction, callback: MemoryCallback, data: *mut c_void) {
+    register_access(instruction, callback, LOADS_AND_STORES, data);
+}
+
+fn register_access(
+    instruction: *mut TranslatedInstruction,
+    callback: MemoryCallback,
+    which: c_int,
+    data: *mut c_void,
+) {
     // SAFETY: QEMU is translating this instruction; the data is the plugin, which lives as long as QEMU,
     // or a block, which lives as long as its code.
     unsafe {
-        qemu_plugin_register_vcpu_mem_cb(
-            instruction,
-            callback,
-            NO_REGISTERS,
-            LOADS_AND_STORES,
-            data,
-        );
+        qemu_plugin_register_vcpu_mem_cb(instruction, callback, NO_REGISTERS, which, data);
     }
 }
 
@@ -467,6 +475,14 @@ extern "C" fn accesses(_processor: c_uint, info: MemoryInfo, address: u64, data:
     // SAFETY: the data of `on_access`; one callback at a time.
     let plugin = unsafe { plugin_of(data) };
     if plugin.is_active {
+        plugin.data(info, address);
+    }
+}
+
+extern "C" fn loads(_processor: c_uint, info: MemoryInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as in `accesses`.
+    let plugin = unsafe { plugin_of(data) };
+    if plugin.is_active && !plugin.repeats_load(address) {
         plugin.data(info, address);
     }
 }

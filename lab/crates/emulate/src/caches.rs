@@ -98,6 +98,16 @@ impl Caches {
         }
     }
 
+    /// Whether a load of one of several processors changes nothing.
+    #[inline]
+    #[must_use]
+    pub fn repeats_load(&self, processor: usize, line: Line) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Several(sharing) => sharing.repeats_load(processor, line),
+        }
+    }
+
     /// Moves the misses of data of a row to another. The caller does so after an access of this row
     /// and before the next access.
     pub fn move_data_misses(&mut self, from: usize, to: usize) {

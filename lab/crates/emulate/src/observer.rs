@@ -52,6 +52,8 @@ pub struct Observer {
     pages: Option<[Filter; 2]>,
     /// Whether the filters may drop an access.
     filters: bool,
+    /// With several processors, the last line of code in this turn.
+    fetched: Option<Line>,
     dma_lines: u64,
     frames: Option<Frames>,
     /// Frames of each queue, if there are several processors.
@@ -111,6 +113,7 @@ impl Observer {
             lines: by_side(sets),
             pages: pages.then(|| by_side(BUFFER_SETS)),
             filters,
+            fetched: None,
             dma_lines: 0,
             frames: None,
             queues: Vec::new(),
@@ -137,6 +140,7 @@ impl Observer {
     /// From now on the processor with this number runs. There are several processors.
     pub fn run(&mut self, processor: usize) {
         self.others.run(processor, &mut self.tracker, &mut self.own);
+        self.fetched = None;
         self.own.reserve(self.rows.len());
     }
 
@@ -335,6 +339,7 @@ impl Observer {
     }
 
     fn clear_filters(&mut self) {
+        self.fetched = None;
         self.lines.iter_mut().for_each(Filter::clear);
         self.pages.iter_mut().flatten().for_each(Filter::clear);
     }
@@ -383,6 +388,10 @@ impl Observer {
     #[inline]
     fn fetch(&mut self, line: Line) {
         if self.is_shared() {
+            // The line that the processor fetched last changes nothing.
+            if self.fetched.replace(line) == Some(line) && self.recorder.is_none() {
+                return;
+            }
             let touch = Touch {
                 action: Action::Fetch,
                 line,
@@ -508,6 +517,13 @@ impl Observer {
         if self.share(touch, row) && by_structure {
             self.place(address, memory);
         }
+    }
+
+    /// Whether a load of one of several processors changes nothing.
+    #[inline]
+    #[must_use]
+    pub fn repeats_load(&self, line: Line) -> bool {
+        self.recorder.is_none() && self.caches.repeats_load(self.others.running(), line)
     }
 
     /// A call instruction stored its return address. `calls_drivers` is true if the function that

@@ -265,6 +265,19 @@ impl Sharing {
         outcome
     }
 
+    /// Whether a load of a processor changes nothing.
+    #[inline]
+    #[must_use]
+    pub fn repeats_load(&self, processor: usize, line: Line) -> bool {
+        let mut groups = self.groups.iter();
+        let buffers = self.buffers.get(processor);
+        buffers.is_none_or(|own| {
+            own[Side::Data as usize]
+                .repeated
+                .is_last(line.0 / PAGE_LINES)
+        }) && groups.all(|group| group.caches.repeats_load(processor, line))
+    }
+
     /// Moves the misses of data of a row to another: those of the buffers, and those of the last
     /// access.
     pub fn move_data_misses(&mut self, from: usize, to: usize) {

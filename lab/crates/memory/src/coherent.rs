@@ -160,6 +160,17 @@ impl Coherent {
         self.access_further(processor, touch)
     }
 
+    /// Whether a load of a processor changes nothing.
+    #[inline]
+    #[must_use]
+    pub fn repeats_load(&self, processor: usize, line: Line) -> bool {
+        self.processors[processor].recent[Action::Load.side() as usize].allows(Touch {
+            action: Action::Load,
+            line,
+            words: 0,
+        })
+    }
+
     /// The effects of the last access that had some.
     #[must_use]
     pub const fn effects(&self) -> &Effects {

@@ -7,6 +7,7 @@ pub(crate) const NOBODY: u8 = u8::MAX;
 
 /// The state of a line. Bits of a mask are processors, unless its name ends in `sizes`.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct LineState {
     /// By size: the processor with the exclusive, modified or owned copy, or [`NOBODY`]. It may have
     /// evicted the line since.

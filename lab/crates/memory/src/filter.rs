@@ -38,6 +38,13 @@ impl Filter {
         std::mem::replace(last, key) == key
     }
 
+    /// Whether an access to `key` would be repeated. Changes nothing.
+    #[inline]
+    #[must_use]
+    pub const fn is_last(&self, key: u32) -> bool {
+        self.last[(key as usize & self.mask) % MAX_INDICES] == key
+    }
+
     /// Forgets all accesses.
     pub fn clear(&mut self) {
         self.last = [u32::MAX; MAX_INDICES];

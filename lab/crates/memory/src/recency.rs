@@ -12,7 +12,7 @@ struct Node {
     newer: u32,
     older: u32,
     /// The smallest cache that contains the line, by its index in [`Recency::caches`].
-    smallest: usize,
+    smallest: u8,
 }
 
 /// A cache: the newest nodes of the list, up to the oldest one that it contains.
@@ -79,7 +79,7 @@ impl Recency {
     pub(crate) fn touch(&mut self, line: Line) -> u8 {
         let known = *self.by_line.line(line);
         let (number, smallest) = if known == NONE {
-            (self.add(line), self.caches.len())
+            (self.add(line), self.caches.len() as u8)
         } else {
             let smallest = self.nodes[known as usize].smallest;
             if known == self.newest && smallest == 0 {
@@ -91,7 +91,7 @@ impl Recency {
         self.link(number);
         for index in 0..self.caches.len() {
             let cache = &mut self.caches[index];
-            cache.lines += usize::from(index < smallest);
+            cache.lines += usize::from(index < usize::from(smallest));
             if cache.oldest == NONE {
                 cache.oldest = number;
             }
@@ -108,15 +108,17 @@ impl Recency {
         if number != NONE {
             let smallest = self.nodes[number as usize].smallest;
             self.unlink(number);
-            for cache in &mut self.caches[smallest..] {
+            for cache in &mut self.caches[usize::from(smallest)..] {
                 cache.lines -= 1;
             }
             self.unused.push(number);
         }
     }
 
-    fn contained(&self, smallest: usize) -> u8 {
-        self.caches.get(smallest).map_or(0, |cache| cache.contained)
+    fn contained(&self, smallest: u8) -> u8 {
+        self.caches
+            .get(usize::from(smallest))
+            .map_or(0, |cache| cache.contained)
     }
 
     /// A node that is in no list, and its number.
@@ -147,7 +149,7 @@ impl Recency {
         let victim = cache.oldest;
         cache.lines -= 1;
         cache.oldest = self.nodes[victim as usize].newer;
-        self.nodes[victim as usize].smallest = index + 1;
+        self.nodes[victim as usize].smallest = index as u8 + 1;
         if index + 1 == self.caches.len() {
             self.unlink(victim);
             *self.by_line.line(self.nodes[victim as usize].line) = NONE;
@@ -175,7 +177,7 @@ impl Recency {
             smallest,
             ..
         } = self.nodes[number as usize];
-        for cache in &mut self.caches[smallest..] {
+        for cache in &mut self.caches[usize::from(smallest)..] {
             if cache.oldest == number {
                 cache.oldest = newer;
             }
