@@ -52,7 +52,7 @@ class Packages:
         archives = list(download.glob("*.deb"))
         if done.returncode or not archives:
             raise MachineLacks(
-                f"{package}: the package was not downloaded to {folder.parent}: {reason(done)}",
+                f"{package}: the package was not downloaded: {reason(done)}",
                 "if there is space, bring the lists up to date with `apt-get update`",
             )
         unpack(archives, folder)

@@ -23,10 +23,10 @@ ROW_PX = 34
 LETTER_PX = 7
 """A rectangle with this width for each letter of its name shows it."""
 
-LAYERS = "layers"
-KINDS = "kinds"
-FUNCTIONS = "functions that changed"
-ROWS = (FUNCTIONS, KINDS, LAYERS, TOTAL)
+LAYER_ROW = "layers"
+KIND_ROW = "kinds"
+FUNCTION_ROW = "functions that changed"
+ROWS = (FUNCTION_ROW, KIND_ROW, LAYER_ROW, TOTAL)
 
 LEAST_SHARE = 0.0005
 """A function with a smaller share of the cost is not drawn."""
@@ -67,7 +67,7 @@ def chart(
     """
     unit = f"{MEASURES[compared.measure]} a {compared.unit}"
     cells = _rectangles(compared, functions or {}, width)
-    rows = [name for name in ROWS if functions or name != FUNCTIONS]
+    rows = [name for name in ROWS if functions or name != FUNCTION_ROW]
     widest = max((abs(float(str(cell["difference"]))) for cell in cells), default=0.0) or 1.0
     position = alt.X("begin:Q", title=unit, scale=alt.Scale(nice=False))
     base = alt.Chart(pl.DataFrame(cells)).encode(
@@ -119,16 +119,16 @@ def _rectangles(
     begin = 0.0
     for layer in compared.layers:
         pair = layer.detail
-        rows.append(rectangle(LAYERS, layer.quantity, begin, pair.first, pair.second))
+        rows.append(rectangle(LAYER_ROW, layer.quantity, begin, pair.first, pair.second))
         inner = begin
         for (name, kind), (first, second) in compared.cells.items():
             if name == layer.quantity:
-                rows.append(rectangle(KINDS, kind, inner, first, second))
+                rows.append(rectangle(KIND_ROW, kind, inner, first, second))
                 inner += second
         inner = begin
         for function, first, second in functions.get(layer.quantity, ()):
             if max(first, second) >= LEAST_SHARE * whole:
-                rows.append(rectangle(FUNCTIONS, function, inner, first, second))
+                rows.append(rectangle(FUNCTION_ROW, function, inner, first, second))
                 inner += second
         begin += layer.detail.second
     return rows
