@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,38 @@ import pytest
 import yaml
 
 from a_server import HTTP
+from perpacket_lab.emulate import debian
+from perpacket_lab.emulate.install import debian_source, description
 from perpacket_lab.emulate.session import Session
 from test_emulation_compare import document, instructions
 
 RECIPES = Path(__file__).parents[1] / "examples" / "ci"
 COMPARE = "perpacket emulate compare"
+
+
+PACKAGES = "base-files bash coreutils findutils sed dash dpkg apt mawk"
+"""What an image of Debian has, as far as the recipes need it."""
+
+AS_ROOT = """
+ln -sf mawk {root}/usr/bin/awk
+ln -sf gcc {root}/usr/bin/cc
+mkdir -p {root}/etc/apt/apt.conf.d {root}/etc/ssl/certs {root}/usr/share/keyrings {root}/root
+mkdir -p {root}/var/lib/dpkg/info {root}/var/lib/apt/lists/partial {root}/wheels
+cp -L /etc/ssl/certs/ca-certificates.crt {root}/etc/ssl/certs/
+cp /etc/apt/apt.conf.d/* {root}/etc/apt/apt.conf.d/
+cp /usr/share/keyrings/debian-archive-* {root}/usr/share/keyrings/
+cp dist/*.whl {root}/wheels/
+echo 'root:x:0:0::/root:/bin/bash' >{root}/etc/passwd
+echo '_apt:x:100:65534::/nonexistent:/bin/false' >>{root}/etc/passwd
+touch {root}/var/lib/dpkg/status
+ldconfig -r {root}
+chmod 1777 {root}/tmp
+mount -t proc proc {root}/proc
+mount --rbind /dev {root}/dev
+chroot {root} apt-get update -q
+chroot {root} bash -eo pipefail -c "$INSTALL"
+"""
+"""Makes an unpacked root like an image after the step `Install`. `dist` has the wheels."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +71,14 @@ class Recipe:
             text=True,
             check=False,
         )
+
+    def run_in(self, root: Path, folder: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run all steps in a root, as a user without privileges."""
+        steps = " set -eo pipefail; cd " + folder + "\n" + "\n".join(self.steps)
+        user = ["chroot", "--userspec=1000:1000", str(root), "bash", "-c", steps]
+        path = "/opt/perpacket/bin:/usr/bin:/usr/sbin"
+        own = {**self.variables, "PATH": path, "HOME": folder, **variables}
+        return subprocess.run(user, env=own, capture_output=True, text=True, check=False)
 
     @property
     def compare(self) -> str:
@@ -92,16 +129,71 @@ def test_the_comparison_decides_the_status_of_the_job(
     assert (tmp_path / "difference.svg").read_text().startswith("<svg")
 
 
-def commit(folder: Path, program: bytes) -> str:
-    """Commit a server, and return the commit's name."""
+def commit(folder: Path, program: bytes, *others: str) -> str:
+    """Commit a server and other files, and return the commit's name."""
     folder.mkdir(exist_ok=True)
     (folder / "server.c").write_bytes(program)
     git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    subprocess.run([*git, "add", "server.c"], check=True)
+    subprocess.run([*git, "add", "server.c", *others], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "Change it"], check=True)
     done = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An image of Debian 13 after the step that installs perpacket."""
+    if os.geteuid() != 0:
+        pytest.skip("root: only it can unpack an image and enter it")
+    job: Any = yaml.safe_load((RECIPES / "github.yml").read_text())["jobs"]["price"]
+    (install,) = (step["run"] for step in job["steps"] if step.get("name") == "Install")
+    words, _, further = install.replace("\\\n", " ").partition("recommends")[2].partition("\n")
+    further = further.partition("echo /opt")[0]
+    root = tmp_path_factory.mktemp("image") / "root"
+    debian.suite("trixie", "amd64").unpack_all([*PACKAGES.split(), *words.split()], root)
+    subprocess.run(["make", "--silent", "wheels"], cwd=RECIPES.parents[1], check=True)
+    sources = root / "etc/apt/sources.list.d/debian.sources"
+    sources.parent.mkdir(parents=True, exist_ok=True)
+    sources.write_text(description("trixie", debian_source()))
+    try:
+        subprocess.run(
+            ["bash", "-e", "-c", AS_ROOT.replace("{root}", str(root))],
+            cwd=RECIPES.parents[1],
+            env={**os.environ, "WHEELS": "/wheels", "HOME": "/root", "INSTALL": further},
+            check=True,
+        )
+        yield root
+    finally:
+        for name in ("dev", "proc"):
+            subprocess.run(["umount", "--lazy", str(root / name)], check=False)
+
+
+@both
+@pytest.mark.full
+def test_the_steps_need_no_privileges_and_no_other_packages(
+    image: Path, recipe: Callable[[], Recipe]
+) -> None:
+    name = f"/project-{recipe.__name__}"
+    project = Path(f"{image}{name}")
+    project.mkdir()
+    (project / "Makefile").write_text("server: server.c\n\t$(CC) -O2 -w -o $@ $<\n")
+    base = commit(project, HTTP, "Makefile")
+    commit(project, instructions(1000))
+    shutil.chown(project, 1000, 1000)
+    for path in project.rglob("*"):
+        os.chown(path, 1000, 1000)
+    variables = {recipe().base: base, "OLD": f"/tmp/old-{recipe.__name__}"}
+    if recipe is gitlab:
+        variables["XDG_CACHE_HOME"] = f"{name}/.cache"
+    for _ in range(2):
+        begun = time.monotonic()
+        done = recipe().run_in(image, name, **variables)
+        print(f"{recipe.__name__}: {time.monotonic() - begun:.0f} s")
+        assert done.returncode == 1, done.stderr
+        assert "user changed most, by +1," in done.stdout
+        shutil.rmtree(f"{image}{variables['OLD']}")
+        (project / "server").unlink()
 
 
 @both
