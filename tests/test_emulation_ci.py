@@ -26,7 +26,7 @@ RECIPES = Path(__file__).parents[1] / "examples" / "ci"
 COMPARE = "perpacket emulate compare"
 
 
-PACKAGES = "base-files bash coreutils findutils sed dash dpkg apt mawk"
+PACKAGES = "base-files libc-bin bash coreutils findutils grep sed mawk tar gzip dash dpkg apt"
 """What an image of Debian has, as far as the recipes need it."""
 
 AS_ROOT = """
@@ -35,6 +35,7 @@ ln -sf gcc {root}/usr/bin/cc
 mkdir -p {root}/etc/apt/apt.conf.d {root}/etc/ssl/certs {root}/usr/share/keyrings {root}/root
 mkdir -p {root}/var/lib/dpkg/info {root}/var/lib/apt/lists/partial {root}/wheels
 cp -L /etc/ssl/certs/ca-certificates.crt {root}/etc/ssl/certs/
+cp -L /etc/hosts /etc/resolv.conf {root}/etc/
 cp /etc/apt/apt.conf.d/* {root}/etc/apt/apt.conf.d/
 cp /usr/share/keyrings/debian-archive-* {root}/usr/share/keyrings/
 cp dist/*.whl {root}/wheels/
