@@ -41,10 +41,11 @@ install := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
 
-# The emulator's plugin is a library that QEMU loads. The package and its wheels contain it as a file.
+# The emulator's plugin is a library that QEMU loads. The package and its wheels contain it as a file. A running QEMU
+# keeps the file that it has.
 PLUGIN := libperpacket_emulate_plugin.so
 plugin = cargo build --release --locked --quiet --package perpacket-emulate-plugin && \
-	cp target/release/$(PLUGIN) lab/perpacket_lab/emulate/
+	cp --remove-destination target/release/$(PLUGIN) lab/perpacket_lab/emulate/
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perpacket.analysis.statistics import Interval, unranked
+from perpacket.analysis.statistics import Interval, mean, unranked
 from perpacket_lab.analysis import knees, region_order, variation
 from perpacket_lab.analysis.doubts import (
     balance_warnings,
@@ -91,10 +91,12 @@ def estimate(
     if quantity.of_ratio is None:
         return estimates.mean(point, quantity), list(own.values())
     base = estimates.values(against, quantity) if against else {}
+    ratios = [own[seed] / base[seed] for seed in own if base.get(seed)]
     ratio = estimates.ratio(point, against, quantity) if against else None
+    if ratio is None and 0.0 in ratios:  # it has no logarithm
+        ratio = mean(ratios, estimates.confidence)
     if ratio is None:
         return None, []
-    ratios = [own[seed] / base[seed] for seed in own if seed in base]
     return ratio.map(quantity.of_ratio), [quantity.of_ratio(each) for each in ratios]
 
 

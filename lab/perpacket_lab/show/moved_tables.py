@@ -145,12 +145,13 @@ def sentence(sharing: Mapping[str, Any]) -> str:
 
     For example `3.10 lines a packet move between processors: 1.20 skbuff_head_cache (next, len)`.
     """
-    label = next(iter(sharing["moved_lines_per_packet"]))
+    label, *others = sharing["moved_lines_per_packet"]
 
     def moved(cost: Costs) -> float:
         return float(cost["moved_lines_per_packet"][label]["value"])
 
-    text = f"{moved(sharing):.2f} lines a packet move between processors"
+    size = f" with a second level of {label}" if others else ""
+    text = f"{moved(sharing):.2f} lines a packet move between processors{size}"
     most = [one for one in sharing.get("structures", []) if moved(one) >= LEAST][:MOST_NAMED]
     parts = [
         f"{moved(one):.2f} {one['structure']} "
