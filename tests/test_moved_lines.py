@@ -156,8 +156,8 @@ def test_tables_name_structures_with_their_members(document: dict[str, Any]) -> 
     assert rows[0][-2].startswith("sk_err sk_flags, segs_out")
     assert [row[0] for row in tables["Lines that move"].texts()] == ["socket", "tcp", "total"]
     assert moved_tables.sentence(document["sharing"]) == (
-        "1.05 lines a packet move between processors: 0.95 TCP (sk_err sk_flags, segs_out), "
-        "0.10 kmalloc-512 (+88)"
+        "1.05 lines a packet move between processors with a second level of 256K:16: 0.95 TCP "
+        "(sk_err sk_flags, segs_out), 0.10 kmalloc-512 (+88)"
     )
 
 
