@@ -22,7 +22,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml lab/pyproject.toml Cargo.toml Cargo.lock $(shell find crates lab -name '*.rs' -o -name '*.toml')
+SOURCES := pyproject.toml lab/pyproject.toml Cargo.toml Cargo.lock $(shell find crates lab -name '*.rs' -o -name '*.toml' -o -name '*.sh')
 
 # With these settings the build takes a third of the time. `pip install` without make uses the release
 # settings, which optimize the whole program. Before measuring our own server's speed, set up with

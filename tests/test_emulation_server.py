@@ -198,13 +198,6 @@ def test_files_that_do_not_fit_into_the_guest_are_an_error(
     assert "--server-files" in failed.value.hint
 
 
-def test_a_server_of_another_protocol_is_an_error(session: Session, tmp_path: Path) -> None:
-    server = compiled(HTTP.replace(b"HTTP/1.1 200 OK", b"-ERR unknown command"), tmp_path)
-    settings = replace(SMALL, scenario=Scenario(f"{server} {{port}}"), requests=10)
-    with pytest.raises(RunFailed, match=r"the server sent no HTTP response: .* every request"):
-        replace(session, files=files.server_archive([str(server)], ())).emulate(settings)
-
-
 def test_a_server_runs_in_this_folder_if_it_names_a_file_of_it(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,8 @@ case $seconds in *[!0-9.]* | '') echo "error: $seconds: expected a number of sec
 [ -z "$pid" ] || [ -d "/proc/$pid" ] || { echo "error: there is no process $pid" >&2; exit 2; }
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' HUP TERM
+trap 'trap "" HUP INT TERM; exit 130' INT
+trap 'trap "" HUP INT TERM; exit 143' HUP TERM
 case=$folder/case
 PATH=$PATH:/usr/sbin:/sbin
 has() { command -v "$1" > /dev/null 2>&1; }
@@ -79,17 +79,17 @@ settings() {
     inside ss -ltnH 2> /dev/null | awk -v names="$names" '{ if (!names) { sub(/.*:/, "*:", $4); $5 = "*:* " } print }' \
       > "$case/ss-ltn"
   fi
-  for save in iptables-save iptables-legacy-save ip6tables-save ip6tables-legacy-save; do # the count, and no rule
+  for save in iptables-save iptables-legacy-save ip6tables-save ip6tables-legacy-save; do # numbers alone
     has $save && inside $save 2> /dev/null | awk '/^-A/ && ++count[$2] > most { most = count[$2] }
       END { if (most) print "rules in the longest chain: " most }' > "$case/$save"
   done
   has nft && inside nft list ruleset 2> /dev/null | awk '/^\tchain/ { count = 0 } /^\t\t/ && !/^\t\ttype/ && ++count > most \
     { most = count } END { if (most) print "rules in the longest chain: " most }' > "$case/nft"
   has lscpu && lscpu | grep -E '^CPU\(s\)|^NUMA node' > "$case/lscpu"
-  has systemctl && systemctl status irqbalance 2> /dev/null | # no more of it than the state
+  has systemctl && systemctl status irqbalance 2> /dev/null | # its state alone
     grep -E -o 'irqbalance.service|Active: [a-z]+' | sed 's/^Active/  &/' > "$case/irqbalance"
   for text in 'nf_conntrack: table full' 'neighbou?r table overflow' 'TCP: out of memory' 'possible SYN flooding' \
-    'hw csum failure' 'transmit queue [0-9]+ timed out'; do # these words of a message, and no others
+    'hw csum failure' 'transmit queue [0-9]+ timed out'; do # these words alone
     dmesg 2> /dev/null | grep -o -i -E "$text" >> "$case/messages"
   done
   [ -n "$names" ] && uname -a > "$case/uname"
