@@ -32,6 +32,7 @@ LOADER_FOLDERS = [
     for folder in ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
     for machine in ("", "/x86_64-linux-gnu")
 ]
+"""The folders in which the guest's loader searches for libraries."""
 
 LOADER = 3
 """The type of a program header that names the loader, PT_INTERP (include/uapi/linux/elf.h)."""

@@ -13,6 +13,7 @@ from perpacket.analysis.statistics import Interval, decimals_for, format_number
 from perpacket.errors import ConfigurationError
 
 MOST_DECIMALS = 5
+"""The most decimals of a ratio that is printed."""
 
 
 def ratio_text(ratio: Claim[Pair]) -> str:

@@ -70,9 +70,11 @@ pub const NO_REGISTERS: c_int = 0;
 /// States that a callback reads the processor's registers.
 pub const READS_REGISTERS: c_int = 1;
 
-/// Registers a callback for both loads and stores.
+/// Registers a callback for loads alone.
 pub const LOADS: c_int = 1;
+/// Registers a callback for stores alone.
 pub const STORES: c_int = 2;
+/// Registers a callback for both loads and stores.
 pub const LOADS_AND_STORES: c_int = 3;
 
 /// A function that QEMU calls when a block or an instruction is executed.

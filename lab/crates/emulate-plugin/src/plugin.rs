@@ -131,8 +131,9 @@ pub struct Plugin {
     /// What is known about the server's other processors. The entry of the one that ran last is not
     /// used.
     others: Vec<Known>,
-    /// The processors that have run in this round of turns, and in the round before, as bits.
+    /// The processors that have run in this round of turns, as bits.
     round: u32,
+    /// Those that ran in the round before: they are expected to run in this one.
     round_before: u32,
     /// Whether the clients have run since the card was looked at: only they send it frames.
     client_ran: bool,

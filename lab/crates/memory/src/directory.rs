@@ -5,7 +5,8 @@ use crate::coherent::{MAX_PRIVATE_SIZES, MAX_PROCESSORS};
 /// No processor.
 pub(crate) const NOBODY: u8 = u8::MAX;
 
-/// The state of a line. Bits of a mask are processors, unless its name ends in `sizes`.
+/// The state of a line. Bits of a mask are processors, unless its name ends in `sizes`. With this alignment,
+/// no state is on two lines of the host's cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct LineState {
